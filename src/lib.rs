@@ -3,3 +3,5 @@
 //! The rooms below are listed from the ground up. A room may use the rooms above it in this list
 //! and never one below it; `tests/house.rs` checks the arrows and that the cores do no I/O.
 
+pub mod signal;
+

@@ -5,3 +5,5 @@
 
 pub mod signal;
 
+pub mod dialect;
+

@@ -7,3 +7,5 @@ pub mod signal;
 
 pub mod dialect;
 
+pub mod admission;
+

@@ -1,0 +1,62 @@
+//! What people do to the gate while it runs: flip settings, send it home.
+
+use super::{Gate, Mode};
+use crate::admission::refusal::Reason;
+use crate::admission::scope::patience;
+use crate::admission::settings::Settings;
+use crate::signal::Mono;
+use std::time::Duration;
+
+impl Gate {
+    /// New settings take effect at once, for waiting requests too.
+    pub fn apply(&mut self, settings: Settings, now: Mono) {
+        let now = self.clamp(now);
+        let was = std::mem::replace(&mut self.settings, settings);
+        let mode = self.settings.mode;
+        for place in 0..self.scopes.len() {
+            let scope = &mut self.scopes[place];
+            scope.set_rates(&self.settings, now);
+            if mode == Mode::Enforce && was.mode != Mode::Enforce {
+                // What went out unmetered has used the quota; start from nothing.
+                scope.budget.drain(now);
+                scope.paused_until = None;
+            }
+            let requests = &self.requests;
+            let settings = &self.settings;
+            scope.queue.redate(|id, arrived| {
+                let deadline = requests.get(&id).and_then(|request| request.deadline);
+                arrived + patience(deadline, settings, arrived)
+            });
+            if mode == Mode::Off {
+                for id in scope.queue.all() {
+                    self.scopes[place].queue.remove(id);
+                    self.start(id, None, now);
+                }
+            }
+            self.pump(place, now);
+        }
+        if mode == Mode::Off {
+            for (_, id) in std::mem::take(&mut self.backoffs) {
+                self.start(id, None, now);
+            }
+        }
+    }
+
+    /// Refuses everything that waits and everything that comes; what is upstream may finish.
+    pub fn drain(&mut self, now: Mono) {
+        let now = self.clamp(now);
+        self.draining = true;
+        let backoffs = std::mem::take(&mut self.backoffs);
+        let mut waiting: Vec<_> = backoffs.into_iter().map(|(_, id)| id).collect();
+        for scope in &mut self.scopes {
+            for id in scope.queue.all() {
+                scope.queue.remove(id);
+                waiting.push(id);
+            }
+            scope.wake = None;
+        }
+        for id in waiting {
+            self.refuse(id, Reason::Draining.refusal(Some(Duration::from_secs(1)), true), now);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Decides whether a request may go upstream now, later, or not at all.
+//!
+//! Reads no clock, sends nothing, knows no provider: `dialect` has already turned answers into
+//! classes, hints and meters. [`Gate`] is the state machine; everything else is a part of it that
+//! can be tested alone. The same gate runs behind sockets and under the virtual clock of a drill.
+
+mod adaptive;
+mod breaker;
+mod budget;
+mod counters;
+mod estimate;
+mod events;
+mod gate;
+#[cfg(test)]
+mod gate_tests;
+mod identity;
+mod queue;
+mod refusal;
+mod retry;
+mod scope;
+mod settings;
+
+pub use breaker::{Breaker, State as BreakerState};
+pub use budget::{Bucket, Budget};
+pub use counters::{
+    Completion, Counters, Denied, Ending, Histogram, LATENCY_BOUNDS, RefusalKey, Stage,
+    TenantCounters,
+};
+pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
+pub use gate::{Gate, guess_tokens};
+pub use identity::{ChainEntry, Identity, Original, Originals};
+pub use queue::{Lane, Queue};
+pub use refusal::{Reason, Refusal};
+pub use scope::{DatedReading, Scope, ScopeConfig};
+pub use settings::{
+    Direction, FLAGS, FlagDef, FlagError, FlagValue, Kind, Mode, NamedPlan, PLANS, RetryOwner,
+    Safe, Settings, flag,
+};

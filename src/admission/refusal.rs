@@ -1,0 +1,153 @@
+//! What the gate says when it refuses: which limit of which scope, when to come back, how to change it.
+
+use std::time::Duration;
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The token budget is spent for longer than the queue may hold a request.
+    QuotaTokens,
+    /// The request budget is spent for longer than the queue may hold a request.
+    QuotaRequests,
+    /// All permits are taken for longer than the queue may hold a request.
+    Concurrency,
+    /// The provider asked the whole scope to wait for longer than that.
+    Paused,
+    /// The queue is full.
+    QueueFull,
+    /// It waited longer than `queue.max_age_s`, or its deadline came.
+    QueueExpired,
+    /// The breaker is open.
+    Breaker,
+    /// The same original is already under way.
+    InProgress,
+    /// The original has used up its attempts.
+    Attempts,
+    /// The scope has used up its retry budget, and this is a repeat.
+    RetryBudget,
+    /// Larger than one request may be. It will never fit.
+    TooLarge,
+    /// Its lane is switched off.
+    LaneOff,
+    /// Its tenant uses more than its share.
+    TenantCap,
+    /// The gate is going down.
+    Draining,
+}
+
+impl Reason {
+    /// The label in metrics; with `weir_` before it, the error code.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::QuotaTokens => "quota_tokens",
+            Self::QuotaRequests => "quota_requests",
+            Self::Concurrency => "concurrency",
+            Self::Paused => "paused",
+            Self::QueueFull => "queue_full",
+            Self::QueueExpired => "queue_expired",
+            Self::Breaker => "breaker_open",
+            Self::InProgress => "original_in_progress",
+            Self::Attempts => "attempts_exhausted",
+            Self::RetryBudget => "retry_budget",
+            Self::TooLarge => "request_too_large",
+            Self::LaneOff => "lane_off",
+            Self::TenantCap => "tenant_cap",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// 429 where a quota or a share of it is the reason, 503 where the gate is overloaded.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::QueueFull | Self::QueueExpired | Self::Breaker | Self::Draining => 503,
+            _ => 429,
+        }
+    }
+
+    /// Whether the same request could succeed later.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::TooLarge | Self::Attempts)
+    }
+
+    /// What happened and what to change, for the caller's log. `scope` is named in front of it.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::QuotaTokens => {
+                "tokens per minute are spent for longer than the queue may hold a request; send less, or raise the quota, admission.rate_factor or queue.max_age_s"
+            }
+            Self::QuotaRequests => {
+                "requests per minute are spent for longer than the queue may hold a request; send fewer, or raise the quota, admission.rate_factor or queue.max_age_s"
+            }
+            Self::Concurrency => {
+                "all permits are in use for longer than the queue may hold a request; see admission.max_in_flight"
+            }
+            Self::Paused => {
+                "the provider asked to wait for longer than the queue may hold a request"
+            }
+            Self::QueueFull => "the gate's queue is full; see queue.max_depth",
+            Self::QueueExpired => {
+                "the request waited in the gate's queue until it was too late to start; see queue.max_age_s"
+            }
+            Self::Breaker => {
+                "the breaker is open because the provider fails; it probes by itself; see breaker.enabled"
+            }
+            Self::InProgress => {
+                "the same request is already under way; wait for its answer instead of sending it again"
+            }
+            Self::Attempts => "this request has used up its attempts; see retry.max_attempts",
+            Self::RetryBudget => {
+                "retries have used up their share of the scope; see retry.budget_ratio"
+            }
+            Self::TooLarge => {
+                "the request is larger than one request may be and will never pass; split it, or see admission.max_request_tokens"
+            }
+            Self::LaneOff => "batch work is switched off; see lane.batch.enabled",
+            Self::TenantCap => "the tenant uses more than its share; see tenant.cap_ratio",
+            Self::Draining => "this instance is going down; send it to another",
+        }
+    }
+}
+
+/// A refusal, ready to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// The earliest time worth a new try; `None` when there is none to promise.
+    pub retry_after: Option<Duration>,
+    /// The client must not retry: the gate owns retries, or it is final.
+    pub forbid_retry: bool,
+}
+
+impl Refusal {
+    /// `Retry-After` in whole seconds, 1 to 59: several SDKs ignore 60 and more and come back at
+    /// once.
+    #[must_use]
+    pub fn retry_after_header(&self) -> Option<u64> {
+        let whole = |wait: Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        self.retry_after.map(|wait| whole(wait).clamp(1, 59))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_whole_seconds_from_1_to_59() {
+        for (wait_ms, header) in
+            [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (59_000, 59), (600_000, 59)]
+        {
+            let refusal = Refusal {
+                reason: Reason::QueueFull,
+                retry_after: Some(Duration::from_millis(wait_ms)),
+                forbid_retry: true,
+            };
+            assert_eq!(refusal.retry_after_header(), Some(header), "{wait_ms} ms");
+        }
+    }
+}

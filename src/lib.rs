@@ -9,3 +9,5 @@ pub mod dialect;
 
 pub mod admission;
 
+pub mod sim;
+

@@ -1,0 +1,18 @@
+//! A provider, clients and arrivals made of arithmetic: the virtual drill, and what the live drill's
+//! HTTP shells serve and send.
+//!
+//! Nothing here does I/O or reads a clock: time and answers are arguments, randomness is a seed, and
+//! the same seed gives the same bits. `world` joins the parts on a virtual clock, with whatever gate is
+//! put between them.
+
+pub mod arrivals;
+mod bucket;
+pub mod client;
+pub mod config;
+pub mod gated;
+pub mod ledger;
+mod meter;
+pub mod provider;
+mod rng;
+mod script;
+pub mod world;

@@ -11,3 +11,5 @@ pub mod admission;
 
 pub mod sim;
 
+pub mod ingest;
+

@@ -1,0 +1,464 @@
+//! Reads the text of an adapter's expression into its tree. Evaluates nothing.
+//!
+//! The form, which `assets/adapters/README.md` explains with examples:
+//!
+//! ```text
+//! number    = 1, 0.5, 1e3
+//! selector  = metric  or  metric{label = "x", label != "x", label in ["a", "b"], label not in ["c*"]}
+//! series    = selector | rate(selector) | increase(selector)
+//!           | (sum|min|max|count) by (label, ...) (series) | series > number | series == number
+//! value     = number | signal | rate(selector) | increase(selector)
+//!           | (sum|min|max|count)(series) | quantile(number, histogram) | clamp(value, number, number)
+//!           | (value) | value + - * / value | value > number
+//! ```
+//!
+//! `rate` and `increase` of several series are added up. In a label's value `*` stands for anything
+//! and `?` for any one character; a missing label has the value `""`.
+
+use thiserror::Error;
+
+use super::ast::{Expr, Fold, Keep, Matcher, Op, Pattern, Selector, Series};
+
+/// Longest expression, in bytes.
+pub const EXPRESSION_BYTES_MAX: usize = 2_000;
+/// Deepest nesting.
+const DEPTH_MAX: usize = 24;
+
+/// Why a text is no expression.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message} at character {at}")]
+pub struct ExpressionError {
+    /// What is wrong.
+    pub message: String,
+    /// Where, from 1.
+    pub at: usize,
+}
+
+/// Reads a value expression.
+///
+/// # Errors
+///
+/// With the place, when the text is none.
+pub fn parse_expression(text: &str) -> Result<Expr, ExpressionError> {
+    let mut parser = Parser::new(text)?;
+    let expr = parser.filtered()?;
+    parser.end()?;
+    Ok(expr)
+}
+
+/// Reads a selector.
+///
+/// # Errors
+///
+/// With the place, when the text is none.
+pub fn parse_selector(text: &str) -> Result<Selector, ExpressionError> {
+    let mut parser = Parser::new(text)?;
+    let selector = parser.selector()?;
+    parser.end()?;
+    Ok(selector)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+type Parsed<T> = Result<T, ExpressionError>;
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Parsed<Self> {
+        let parser = Self { text, at: 0, depth: 0 };
+        if text.len() > EXPRESSION_BYTES_MAX {
+            return Err(parser.error(format!("longer than {EXPRESSION_BYTES_MAX} bytes")));
+        }
+        Ok(parser)
+    }
+
+    fn error(&self, message: impl Into<String>) -> ExpressionError {
+        let at = self.text.get(..self.at).map_or(0, |read| read.chars().count()) + 1;
+        ExpressionError { message: message.into(), at }
+    }
+
+    fn rest(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let trimmed = rest.trim_start();
+        self.at += rest.len() - trimmed.len();
+        trimmed
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    fn expect(&mut self, token: &str) -> Parsed<()> {
+        if self.eat(token) { Ok(()) } else { Err(self.error(format!("`{token}` is expected"))) }
+    }
+
+    fn end(&mut self) -> Parsed<()> {
+        let rest = self.rest();
+        if rest.is_empty() { Ok(()) } else { Err(self.error("an operator or the end is expected")) }
+    }
+
+    /// The next word, without taking it. Metric names may hold colons and dots.
+    fn peek_word(&mut self) -> &'a str {
+        let rest = self.rest();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
+        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        if rest.starts_with(|c: char| c.is_ascii_digit()) { "" } else { &rest[..end] }
+    }
+
+    fn word(&mut self, what: &str) -> Parsed<&'a str> {
+        let word = self.peek_word();
+        if word.is_empty() {
+            return Err(self.error(format!("{what} is expected")));
+        }
+        self.at += word.len();
+        Ok(word)
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.peek_word() == word;
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn number(&mut self) -> Parsed<f64> {
+        let rest = self.rest();
+        let mut end = 0;
+        for (offset, c) in rest.char_indices() {
+            let after_exponent = offset > 0 && matches!(rest.as_bytes()[offset - 1], b'e' | b'E');
+            let is_sign = matches!(c, '-' | '+') && (offset == 0 || after_exponent);
+            if !(is_sign || c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E')) {
+                break;
+            }
+            end = offset + 1;
+        }
+        let number: f64 = rest[..end].parse().map_err(|_| self.error("a number is expected"))?;
+        if !number.is_finite() {
+            return Err(self.error("the number is too large"));
+        }
+        self.at += end;
+        Ok(number)
+    }
+
+    fn text(&mut self) -> Parsed<&'a str> {
+        if !self.rest().starts_with('"') {
+            return Err(self.error("a text in double quotes is expected"));
+        }
+        let inside = &self.text[self.at + 1..];
+        let end = inside.find('"').ok_or_else(|| self.error("the text has no closing quote"))?;
+        self.at += end + 2;
+        Ok(&inside[..end])
+    }
+
+    /// One level deeper, bounded so that no text can exhaust the stack.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.error(format!("nested deeper than {DEPTH_MAX}")));
+        }
+        let read = read(self)?;
+        self.depth -= 1;
+        Ok(read)
+    }
+
+    fn filtered(&mut self) -> Parsed<Expr> {
+        let of = self.sum()?;
+        if self.eat(">") {
+            let bound = self.number()?;
+            return Ok(Expr::Above { of: Box::new(of), bound });
+        }
+        Ok(of)
+    }
+
+    fn sum(&mut self) -> Parsed<Expr> {
+        let mut left = self.product()?;
+        loop {
+            let op = match self.rest().as_bytes().first() {
+                Some(b'+') => Op::Add,
+                Some(b'-') => Op::Subtract,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            left = binary(op, left, self.product()?);
+        }
+    }
+
+    fn product(&mut self) -> Parsed<Expr> {
+        let mut left = self.atom()?;
+        loop {
+            let op = match self.rest().as_bytes().first() {
+                Some(b'*') => Op::Multiply,
+                Some(b'/') => Op::Divide,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            left = binary(op, left, self.atom()?);
+        }
+    }
+
+    fn atom(&mut self) -> Parsed<Expr> {
+        self.nested(|parser| {
+            if parser.eat("(") {
+                let inside = parser.filtered()?;
+                parser.expect(")")?;
+                return Ok(inside);
+            }
+            let word = parser.peek_word();
+            match word {
+                "" => Ok(Expr::Number(parser.number()?)),
+                "rate" | "increase" => Ok(Expr::Fold { fold: Fold::Sum, of: parser.series()? }),
+                "quantile" => parser.quantile(),
+                "clamp" => parser.clamp(),
+                _ if fold(word).is_some() => parser.fold(),
+                _ => parser.signal(),
+            }
+        })
+    }
+
+    fn signal(&mut self) -> Parsed<Expr> {
+        let word = self.word("a value")?;
+        if matches!(self.rest().as_bytes().first(), Some(b'{' | b'(')) {
+            return Err(self.error(format!(
+                "`{word}` names series here; say which number they make, as in `sum({word})` or \
+                 `rate({word})`,"
+            )));
+        }
+        Ok(Expr::Signal(word.into()))
+    }
+
+    fn fold(&mut self) -> Parsed<Expr> {
+        let start = self.at;
+        let Some(fold) = fold(self.word("a fold")?) else {
+            return Err(self.error("`sum`, `min`, `max` or `count` is expected"));
+        };
+        if self.peek_word() == "by" {
+            self.at = start;
+            return Err(self.error("groups are several numbers; put `sum(...)` or the like around"));
+        }
+        self.expect("(")?;
+        let of = self.kept_series()?;
+        self.expect(")")?;
+        Ok(Expr::Fold { fold, of })
+    }
+
+    fn quantile(&mut self) -> Parsed<Expr> {
+        self.word("`quantile`")?;
+        self.expect("(")?;
+        let q = self.number()?;
+        if !(0.0..=1.0).contains(&q) {
+            return Err(self.error("a quantile lies in 0..=1"));
+        }
+        self.expect(",")?;
+        let of = self.selector()?;
+        self.expect(")")?;
+        Ok(Expr::Quantile { q, of })
+    }
+
+    fn clamp(&mut self) -> Parsed<Expr> {
+        self.word("`clamp`")?;
+        self.expect("(")?;
+        let of = Box::new(self.filtered()?);
+        self.expect(",")?;
+        let min = self.number()?;
+        self.expect(",")?;
+        let max = self.number()?;
+        if min > max {
+            return Err(self.error("the lower bound is above the upper one"));
+        }
+        self.expect(")")?;
+        Ok(Expr::Clamp { of, min, max })
+    }
+
+    fn kept_series(&mut self) -> Parsed<Series> {
+        let mut series = self.nested(Self::series)?;
+        loop {
+            let keep = match self.rest() {
+                rest if rest.starts_with("==") => Keep::Equal,
+                rest if rest.starts_with('>') => Keep::Above,
+                _ => return Ok(series),
+            };
+            self.at += if keep == Keep::Equal { 2 } else { 1 };
+            let bound = self.number()?;
+            series = Series::Kept { keep, bound, of: Box::new(series) };
+        }
+    }
+
+    fn series(&mut self) -> Parsed<Series> {
+        let word = self.peek_word();
+        if let "rate" | "increase" = word {
+            self.word("`rate`")?;
+            self.expect("(")?;
+            let selector = self.selector()?;
+            self.expect(")")?;
+            let is_rate = word == "rate";
+            return Ok(if is_rate { Series::Rates(selector) } else { Series::Increases(selector) });
+        }
+        let Some(fold) = fold(word) else { return Ok(Series::Values(self.selector()?)) };
+        self.word("a fold")?;
+        if !self.eat_word("by") {
+            return Err(self.error("`by` and labels are expected"));
+        }
+        self.expect("(")?;
+        let mut by = vec![self.word("a label")?.into()];
+        while self.eat(",") {
+            by.push(self.word("a label")?.into());
+        }
+        self.expect(")")?;
+        self.expect("(")?;
+        let of = Box::new(self.kept_series()?);
+        self.expect(")")?;
+        Ok(Series::Grouped { fold, by, of })
+    }
+
+    fn selector(&mut self) -> Parsed<Selector> {
+        let metric = self.word("the name of a metric")?.into();
+        let mut matchers = Vec::new();
+        if self.eat("{") {
+            while !self.eat("}") {
+                matchers.push(self.matcher()?);
+                if !self.eat(",") {
+                    self.expect("}")?;
+                    break;
+                }
+            }
+        }
+        Ok(Selector { metric, matchers })
+    }
+
+    fn matcher(&mut self) -> Parsed<Matcher> {
+        let label = self.word("a label")?.into();
+        let one = |wanted, text| Matcher { label, wanted, patterns: vec![Pattern::new(text)] };
+        if self.eat("!=") {
+            return Ok(one(false, self.text()?));
+        }
+        if self.eat("=") {
+            return Ok(one(true, self.text()?));
+        }
+        let wanted = !self.eat_word("not");
+        if !self.eat_word("in") {
+            return Err(self.error("`=`, `!=`, `in` or `not in` is expected"));
+        }
+        self.expect("[")?;
+        let mut patterns = vec![Pattern::new(self.text()?)];
+        while self.eat(",") {
+            patterns.push(Pattern::new(self.text()?));
+        }
+        self.expect("]")?;
+        let Matcher { label, .. } = one(wanted, "");
+        Ok(Matcher { label, wanted, patterns })
+    }
+}
+
+fn binary(op: Op, left: Expr, right: Expr) -> Expr {
+    Expr::Binary { op, left: Box::new(left), right: Box::new(right) }
+}
+
+fn fold(word: &str) -> Option<Fold> {
+    match word {
+        "sum" => Some(Fold::Sum),
+        "min" => Some(Fold::Min),
+        "max" => Some(Fold::Max),
+        "count" => Some(Fold::Count),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(metric: &str) -> Selector {
+        Selector { metric: metric.into(), matchers: Vec::new() }
+    }
+
+    fn rate(metric: &str) -> Expr {
+        Expr::Fold { fold: Fold::Sum, of: Series::Rates(selector(metric)) }
+    }
+
+    fn check(text: &str, expected: &Expr) {
+        assert_eq!(&parse_expression(text).expect(text), expected, "{text}");
+    }
+
+    #[test]
+    fn texts_become_trees() {
+        check("1e3", &Expr::Number(1e3));
+        check(" -2.5", &Expr::Number(-2.5));
+        check("rate(a:b)", &rate("a:b"));
+        check("rate(a) - rate(b) * 2", &{
+            let product = binary(Op::Multiply, rate("b"), Expr::Number(2.0));
+            binary(Op::Subtract, rate("a"), product)
+        });
+        check("1 - own_rpm_headroom", &{
+            binary(Op::Subtract, Expr::Number(1.0), Expr::Signal("own_rpm_headroom".into()))
+        });
+        check(
+            "(rate(a)) / rate(b) > 0",
+            &Expr::Above { of: Box::new(binary(Op::Divide, rate("a"), rate("b"))), bound: 0.0 },
+        );
+        check("quantile(0.95, h)", &Expr::Quantile { q: 0.95, of: selector("h") });
+        check(
+            "count(min by (id, x) (g) == 2)",
+            &Expr::Fold {
+                fold: Fold::Count,
+                of: Series::Kept {
+                    keep: Keep::Equal,
+                    bound: 2.0,
+                    of: Box::new(Series::Grouped {
+                        fold: Fold::Min,
+                        by: vec!["id".into(), "x".into()],
+                        of: Box::new(Series::Values(selector("g"))),
+                    }),
+                },
+            },
+        );
+    }
+
+    #[test]
+    fn labels_are_matched_in_four_ways() {
+        let matcher = |label: &str, wanted, patterns: &[&str]| Matcher {
+            label: label.into(),
+            wanted,
+            patterns: patterns.iter().map(|text| Pattern::new(text)).collect(),
+        };
+        let text = r#"m{a="1", b != "", c in ["x", "5??"], d not in ["*y"],}"#;
+        let expected = vec![
+            matcher("a", true, &["1"]),
+            matcher("b", false, &[""]),
+            matcher("c", true, &["x", "5??"]),
+            matcher("d", false, &["*y"]),
+        ];
+        assert_eq!(parse_selector(text).expect(text).matchers, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_place() {
+        let deep = format!("{}1{}", "(".repeat(40), ")".repeat(40));
+        for (text, expected) in [
+            ("", "a number is expected at character 1"),
+            ("rate(a", "`)` is expected at character 7"),
+            ("rate(a) rate(b)", "an operator or the end is expected at character 9"),
+            ("a{x=\"1\"}", "`a` names series here"),
+            ("sum by (x) (a)", "groups are several numbers"),
+            ("rate(a{x=1})", "a text in double quotes is expected at character 10"),
+            ("rate(a{x=\"1})", "the text has no closing quote"),
+            ("rate(a{x ~ \"1\"})", "`=`, `!=`, `in` or `not in` is expected"),
+            ("quantile(95, a)", "a quantile lies in 0..=1"),
+            ("clamp(1, 2, 1)", "the lower bound is above"),
+            ("1e999", "the number is too large"),
+            (deep.as_str(), "nested deeper than 24"),
+        ] {
+            let error = parse_expression(text).expect_err(text).to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        let long = "1+".repeat(EXPRESSION_BYTES_MAX);
+        assert!(parse_expression(&long).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! Turns the series of one source into signals of the catalogue, as its adapter file says.
+//!
+//! Adapters are data (`assets/adapters/*.toml`, explained in the README there) and so are their
+//! expressions, which are kept as trees. A signal that cannot be said says why, and nothing here
+//! turns that into zero.
+
+mod ast;
+mod evaluate;
+mod expression;
+mod file;
+mod library;
+mod model;
+mod records;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::signal::{SeriesBook, Snapshot};
+
+pub use expression::{EXPRESSION_BYTES_MAX, ExpressionError, parse_expression};
+pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};
+pub use model::{Adapter, Entry, Role, Verified};
+
+use evaluate::{Evaluation, Said, Unknown};
+
+/// Most quota scopes of one source; more are left out, in order of their names.
+pub const SCOPES_MAX: usize = 64;
+
+/// The quota scopes that the source tells apart; empty when it does not.
+pub(super) fn scopes(adapter: &Adapter, book: &SeriesBook) -> BTreeSet<String> {
+    let Some(scope) = &adapter.scope else { return BTreeSet::new() };
+    let all: BTreeSet<_> = book.label_values(&scope.metrics, &scope.label).collect();
+    all.into_iter().take(SCOPES_MAX).map(str::to_owned).collect()
+}
+
+/// One source as the assembler knows it.
+pub(super) struct Source<'a> {
+    pub(super) name: &'a Arc<str>,
+    pub(super) adapter: &'a Adapter,
+    pub(super) book: &'a SeriesBook,
+    /// Seconds since its newest scrape.
+    pub(super) age_s: f64,
+}
+
+/// Writes what `source` says about `scope` into `snapshot`, where nobody said it before.
+pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&str>) {
+    let Source { adapter, book, .. } = *source;
+    let evaluation = Evaluation { adapter, book, window: book.window(), scope, row: None };
+    // A lazy metric that is missing counts nothing, but only on the page that would have it.
+    let is_its_page = adapter.metrics().any(|metric| book.has(&metric));
+    let foreign =
+        Unknown::Missing(format!("none of the metrics of adapter {} is there", adapter.name));
+    for (signal, entry) in &adapter.signals {
+        let said = if is_its_page { evaluation.entry(entry) } else { Err(foreign.clone()) };
+        put(snapshot, source, signal, said);
+    }
+}
+
+fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, said: Said) {
+    if snapshot.signals.contains_key(signal) {
+        return;
+    }
+    match said {
+        Ok(found) => {
+            snapshot.absent.remove(signal);
+            let reading = crate::signal::Reading {
+                value: found.value,
+                quality: found.quality,
+                source: Arc::clone(source.name),
+                age_s: source.age_s + found.extra_age_s,
+                note: found.note.map(Into::into),
+            };
+            snapshot.signals.insert(signal.to_owned(), reading);
+        }
+        // The first source that should know gives the reason.
+        Err(unknown) => {
+            let why = format!("{}: {}", source.name, unknown.reason());
+            snapshot.absent.entry(signal.to_owned()).or_insert(why);
+        }
+    }
+}
+
+/// Says for every signal of a source that has gone quiet that it is unknown.
+pub(super) fn stale(snapshot: &mut Snapshot, source: &Source<'_>) {
+    let why = format!("stale: {} last answered {:.0} s ago", source.name, source.age_s);
+    for signal in source.adapter.signals.keys() {
+        if !snapshot.signals.contains_key(signal) {
+            snapshot.absent.entry(signal.clone()).or_insert_with(|| why.clone());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! An adapter in memory: what one kind of source says about each signal, how well, and why not.
+//!
+//! Knows neither the file it came from nor any series.
+
+use std::collections::BTreeMap;
+
+use crate::signal::Quality;
+
+use super::ast::{Expr, Pattern, Selector};
+
+/// Where a source stands. The first role that knows a signal is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The gateway, router or proxy that clients talk to.
+    Gateway,
+    /// What the gateway talks to.
+    Provider,
+    /// The callers.
+    Clients,
+}
+
+/// How sure the mapping itself is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// Held against the truth in a run of that version.
+    Run,
+    /// Read in source code or documents.
+    Documents,
+}
+
+impl Verified {
+    /// The word for a reader.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Run => "verified by a run",
+            Self::Documents => "from documents",
+        }
+    }
+}
+
+/// How the quota scopes of a source are told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeLabel {
+    /// The label that names the scope.
+    pub label: String,
+    /// Metrics that carry it begin so.
+    pub metrics: String,
+}
+
+/// How one kind of source is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adapter {
+    /// Its name, the stem of its file.
+    pub name: String,
+    /// What it reads, with the version.
+    pub title: String,
+    /// What was checked, and what to switch on.
+    pub about: String,
+    /// Where the source stands.
+    pub role: Role,
+    /// How sure the mapping is.
+    pub verified: Verified,
+    /// How scopes are told apart; `None` when they are not.
+    pub scope: Option<ScopeLabel>,
+    /// Metrics whose series appear with their first event, so that none of them means none happened.
+    pub lazy: Vec<Pattern>,
+    /// Label values that stand for no value.
+    pub unset: Vec<String>,
+    /// Whether a gauge below zero is a placeholder.
+    pub drop_negative: bool,
+    /// What it says, by signal.
+    pub signals: BTreeMap<String, Entry>,
+}
+
+impl Adapter {
+    /// Every metric that it reads.
+    pub fn metrics(&self) -> impl Iterator<Item = String> {
+        self.signals.values().flat_map(Entry::metrics)
+    }
+
+    /// Whether none of a metric's series means that nothing happened.
+    #[must_use]
+    pub fn is_lazy(&self, metric: &str) -> bool {
+        self.lazy.iter().any(|pattern| pattern.matches(metric))
+    }
+}
+
+/// What an adapter says about one signal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Ways to read it; a later one is used where an earlier one's metrics are missing.
+    Readings(Vec<Reading>),
+    /// It cannot be read, and why.
+    Absent(String),
+}
+
+impl Entry {
+    /// The best quality that it can have; `None` when it is absent.
+    #[must_use]
+    pub fn quality(&self) -> Option<Quality> {
+        match self {
+            Self::Readings(readings) => readings.iter().map(|reading| reading.quality).max(),
+            Self::Absent(_) => None,
+        }
+    }
+
+    /// The note of the first reading.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        match self {
+            Self::Readings(readings) => readings.first()?.note.as_deref(),
+            Self::Absent(why) => Some(why),
+        }
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        match self {
+            Self::Readings(readings) => readings.iter().flat_map(Reading::metrics).collect(),
+            Self::Absent(_) => Vec::new(),
+        }
+    }
+}
+
+/// One way to read a signal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// How the value comes about.
+    pub form: Form,
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// What the reader of the screen should know.
+    pub note: Option<String>,
+    /// How old the source's own word was when it was scraped.
+    pub age: Option<Expr>,
+    /// Oldest word that still counts, in seconds.
+    pub max_age_s: Option<f64>,
+}
+
+impl Reading {
+    /// Every expression in it.
+    pub fn expressions(&self) -> Vec<&Expr> {
+        let mut all: Vec<&Expr> = self.age.iter().collect();
+        match &self.form {
+            Form::Value(expr) => all.push(expr),
+            Form::Counts(_) => {}
+            Form::Parts(parts) | Form::Rows { parts, .. } => {
+                all.extend(parts.iter().filter_map(|(_, part)| part.expression()));
+            }
+            Form::Least(cases) => {
+                all.extend(cases.iter().flat_map(|case| case.age.iter().chain([&case.value])));
+            }
+        }
+        all
+    }
+
+    /// Signals of the same adapter that it refers to.
+    pub fn signals(&self) -> Vec<&str> {
+        let mut signals: Vec<&str> = self.expressions().iter().flat_map(|e| e.signals()).collect();
+        if let Form::Least(cases) = &self.form {
+            signals.extend(cases.iter().map(|case| case.by.as_str()));
+        }
+        signals
+    }
+
+    fn metrics(&self) -> Vec<String> {
+        let mut metrics: Vec<_> = self.expressions().iter().flat_map(|e| e.metrics()).collect();
+        match &self.form {
+            Form::Counts(counts) => {
+                metrics.extend(counts.iter().map(|count| count.of.metric.to_string()));
+            }
+            Form::Parts(parts) | Form::Rows { parts, .. } => {
+                metrics.extend(parts.iter().filter_map(|(_, part)| match part {
+                    Part::Label { of, .. } => Some(of.metric.to_string()),
+                    Part::Number { .. } | Part::Word { .. } => None,
+                }));
+            }
+            Form::Value(_) | Form::Least(_) => {}
+        }
+        if let Form::Rows { of, .. } = &self.form {
+            metrics.push(of.metric.to_string());
+        }
+        metrics
+    }
+}
+
+/// How a value comes about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Form {
+    /// One number.
+    Value(Expr),
+    /// A map from a label's values to increases in the window.
+    Counts(Vec<Count>),
+    /// A record; parts that are unknown are left out.
+    Parts(Vec<(String, Part)>),
+    /// A list with one record per value of a label.
+    Rows {
+        /// The label.
+        by: String,
+        /// The series whose values of it make the rows.
+        of: Selector,
+        /// The parts of each, `id` apart.
+        parts: Vec<(String, Part)>,
+    },
+    /// The value of the case whose signal is the least.
+    Least(Vec<Case>),
+}
+
+/// One metric of a map of counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The series.
+    pub of: Selector,
+    /// The label that makes the keys.
+    pub by: String,
+    /// What the keys begin with.
+    pub prefix: String,
+}
+
+/// One part of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// A number.
+    Number {
+        /// Which.
+        value: Expr,
+        /// Divided by the sum over all rows.
+        share: bool,
+    },
+    /// A word that stands for a number.
+    Word {
+        /// The number.
+        value: Expr,
+        /// The words.
+        words: Vec<(f64, String)>,
+    },
+    /// The value of a label of the one series that is above zero.
+    Label {
+        /// The label.
+        label: String,
+        /// The series.
+        of: Selector,
+    },
+}
+
+impl Part {
+    fn expression(&self) -> Option<&Expr> {
+        match self {
+            Self::Number { value, .. } | Self::Word { value, .. } => Some(value),
+            Self::Label { .. } => None,
+        }
+    }
+}
+
+/// One case of [`Form::Least`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The signal that is compared.
+    pub by: String,
+    /// The value if it is the least.
+    pub value: Expr,
+    /// Its note.
+    pub note: Option<String>,
+    /// Age of its reading.
+    pub age: Option<Expr>,
+}

@@ -1,0 +1,277 @@
+//! Scrapes go in as text, signals come out; what cannot be said must say why.
+
+use super::super::exposition::Format;
+use super::*;
+use crate::signal::{Quality, Value};
+
+fn scrape(body: &str) -> ParsedScrape {
+    ParsedScrape::parse(body.as_bytes(), Format::Text).expect("small")
+}
+
+fn at(seconds: f64) -> Mono {
+    Mono::from_secs_f64(seconds)
+}
+
+/// A gateway's scrape after `n` rounds of the same traffic.
+fn gateway(n: u32) -> String {
+    format!(
+        r#"process_start_time_seconds 1
+weir_originals_total{{scope="s",lane="interactive"}} {originals}
+weir_originals_attempted_total{{scope="s"}} {originals}
+weir_originals_served_total{{scope="s"}} {served}
+weir_offered_total{{scope="s",lane="interactive"}} {offered}
+weir_admitted_total{{scope="s",lane="interactive"}} {offered}
+weir_attempts_total{{scope="s",kind="first"}} {originals}
+weir_attempts_total{{scope="s",kind="retry"}} {retries}
+weir_attempt_results_total{{scope="s",class="SUCCESS",status="200"}} {served}
+weir_attempt_results_total{{scope="s",class="TRANSIENT_RATE_LIMIT",status="429"}} {refused}
+weir_provider_refusals_total{{scope="s",status="429",code="rate_limit_exceeded",meter="tokens"}} {refused}
+weir_shed_total{{scope="s",lane="interactive",reason="queue_full",status="503"}} {shed}
+weir_tokens_actual_total{{scope="s"}} {tokens}
+weir_recent_attempts{{scope="s",window="10"}} 1680
+weir_recent_attempts{{scope="s",window="60"}} 5
+weir_recent_originals_attempted{{scope="s",window="10"}} 200
+weir_quota_limit{{scope="s",meter="tokens",source="provider"}} 1200000
+weir_quota_remaining{{scope="s",meter="tokens",source="provider"}} 300000
+weir_quota_reading_age_seconds{{scope="s",meter="tokens",source="provider"}} 2
+weir_quota_limit{{scope="s",meter="requests",source="provider"}} 6000
+weir_quota_remaining{{scope="s",meter="requests",source="provider"}} 5000
+weir_quota_reading_age_seconds{{scope="s",meter="requests",source="provider"}} 31
+weir_quota_limit{{scope="s",meter="requests",source="own"}} 5900
+weir_quota_limit{{scope="s",meter="tokens",source="own"}} 1200000
+weir_quota_remaining{{scope="s",meter="tokens",source="own"}} 240000
+weir_queue_depth{{scope="s",lane="interactive"}} 7
+weir_queue_depth{{scope="s",lane="batch"}} 5
+weir_queue_oldest_age_seconds{{scope="s",lane="interactive"}} 3
+weir_queue_oldest_age_seconds{{scope="s",lane="batch"}} 9
+weir_breaker_state{{scope="s",state="closed"}} 0
+weir_breaker_state{{scope="s",state="open"}} 1
+weir_breaker_since_seconds{{scope="s"}} 12
+weir_admitted_latency_seconds_bucket{{scope="s",le="1"}} {originals}
+weir_admitted_latency_seconds_bucket{{scope="s",le="2"}} {offered}
+weir_admitted_latency_seconds_bucket{{scope="s",le="+Inf"}} {offered}
+"#,
+        originals = 180 * n,
+        served = 66 * n,
+        offered = 1680 * n,
+        retries = 1500 * n,
+        refused = 1614 * n,
+        shed = 12 * n,
+        tokens = 66 * 300 * n,
+    )
+}
+
+fn close(value: Option<f64>, expected: f64) -> bool {
+    value.is_some_and(|value| (value - expected).abs() < 1e-6)
+}
+
+#[test]
+fn a_storm_comes_out_as_signals() {
+    let mut assembler = Assembler::new(10.0);
+    for n in 0..=12_u32 {
+        assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n + 1)), at(f64::from(n)));
+    }
+    let snapshots = assembler.snapshots(at(12.5));
+    let [snapshot] = &snapshots[..] else { panic!("one scope, got {snapshots:?}") };
+    assert_eq!((snapshot.scope.as_str(), snapshot.window_s), ("s", 10.0));
+    for (path, expected) in [
+        ("originals_rps", 180.0),
+        ("offered_rps", 1680.0),
+        ("attempts_rps", 1680.0),
+        ("success_rps", 66.0),
+        ("amplification", 8.4),
+        ("client_multiplication", 1680.0 / 180.0),
+        ("served_share", 66.0 / 180.0),
+        ("retries_share", 1500.0 / 1680.0),
+        ("retry_header_share", 0.0),
+        ("provider_429_rps", 1614.0),
+        ("provider_429_tokens_rps", 1614.0),
+        ("provider_429_requests_rps", 0.0),
+        ("provider_5xx_other_rps", 0.0),
+        ("gate_503_rps", 12.0),
+        ("gate_429_rps", 0.0),
+        ("gate_403_rps", 0.0),
+        ("shed_rps", 12.0),
+        ("deferred_rps", 0.0),
+        ("error_codes.rate_limit_exceeded", 16140.0),
+        ("tokens_per_request", 300.0),
+        ("queue_depth", 12.0),
+        ("queue_oldest_age_s", 9.0),
+        ("interactive_queue_oldest_age_s", 3.0),
+        ("tpm_headroom", 0.25),
+        ("own_tpm_headroom", 0.2),
+        ("own_used_ratio", 0.8),
+        ("provider_used_ratio", 0.75),
+        ("rpm_limit", 5900.0),
+        ("breaker.open_since_s", 12.0),
+        ("latency_p50_s", 1.44),
+    ] {
+        let value = snapshot.number(path);
+        assert!(close(value, expected), "{path}: {value:?}, expected {expected}");
+        assert!(value.is_some_and(f64::is_sign_positive), "{path}: -0 is shown as such");
+    }
+    let codes = snapshot.value("error_codes");
+    let Some(Value::Map(codes)) = codes else { panic!("a map, got {codes:?}") };
+    assert_eq!(codes.get("gate:weir_queue_full"), Some(&Value::Number(120.0)));
+    assert_eq!(snapshot.value("breaker.state").and_then(Value::as_text), Some("open"));
+    let headroom = snapshot.get("tpm_headroom").expect("known");
+    assert!(close(Some(headroom.age_s), 2.5), "scrape age and reading age add up");
+    assert_eq!(snapshot.get("rpm_limit").expect("known").quality, Quality::Inferred);
+    for (name, part) in [
+        ("rpm_headroom", "31 s old"),
+        ("retry_success_share", ""),
+        ("retry_after_s", "no weir_retry_after_seconds_count"),
+        ("inflight_actual", "does not export weir_upstream_open"),
+        ("originals_rps_1h_ago", "history"),
+    ] {
+        if part.is_empty() {
+            assert!(snapshot.get(name).is_some(), "{name}");
+        } else {
+            let why = snapshot.absent.get(name).map_or("", String::as_str);
+            assert!(why.contains(part), "{name}: {why:?}");
+        }
+    }
+}
+
+#[test]
+fn known_and_absent_do_not_overlap() {
+    let mut assembler = Assembler::new(10.0);
+    for n in 0..3_u32 {
+        let now = at(f64::from(n));
+        assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n)), now);
+        let provider = format!("simprov_attempts_total{{path=\"/v1\"}} {}\n", 3 * n);
+        assembler.accept("provider", &Adapter::simprov(), &scrape(&provider), now);
+    }
+    for moment in [2.0, 60.0] {
+        for snapshot in assembler.snapshots(at(moment)) {
+            for name in snapshot.signals.keys() {
+                assert!(!snapshot.absent.contains_key(name), "{name} is known and absent");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_scrape_gives_gauges_and_says_why_no_rates() {
+    let mut assembler = Assembler::new(10.0);
+    assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(1)), at(0.0));
+    let snapshot = &assembler.snapshots(at(0.0))[0];
+    assert!(snapshot.get("queue_depth").is_some());
+    assert!(snapshot.get("shed_rps").is_none(), "a lazy counter is no zero before a second look");
+    assert!(snapshot.absent["originals_rps"].contains("warming up"));
+    assert_eq!(Some(snapshot.window_s), Some(10.0));
+}
+
+#[test]
+fn a_quiet_source_is_replaced_where_another_knows_and_absent_elsewhere() {
+    let mut assembler = Assembler::new(10.0);
+    for n in 0..=14_u32 {
+        let now = at(f64::from(n));
+        if n <= 2 {
+            assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n)), now);
+        }
+        let provider = format!(
+            "simprov_attempts_total{{path=\"/v1\"}} {}\nsimprov_originals_total {}\n\
+             simprov_meter_limit{{meter=\"tokens\"}} 100\n\
+             simprov_meter_remaining{{meter=\"tokens\"}} 40\n",
+            90 * n,
+            10 * n
+        );
+        assembler.accept("provider", &Adapter::simprov(), &scrape(&provider), now);
+    }
+    let before = &assembler.snapshots(at(2.5))[0];
+    assert_eq!(&*before.get("attempts_rps").expect("gateway first").source, "gateway");
+    let after = &assembler.snapshots(at(14.0))[0];
+    assert_eq!(after.scope, "s", "the scope stays on screen");
+    let attempts = after.get("attempts_rps").expect("the provider knows");
+    assert_eq!((&*attempts.source, &attempts.value), ("provider", &Value::Number(90.0)));
+    assert_eq!(after.number("amplification"), Some(9.0));
+    assert_eq!(after.number("provider_used_ratio"), Some(0.6));
+    assert_eq!(after.absent["queue_depth"], "stale: gateway last answered 12 s ago");
+}
+
+#[test]
+fn a_restarted_gateway_loses_nothing_that_it_counted() {
+    let mut assembler = Assembler::new(10.0);
+    assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(5)), at(0.0));
+    let restarted =
+        gateway(6).replace("process_start_time_seconds 1", "process_start_time_seconds 9");
+    assembler.accept("gateway", &Adapter::weir(), &scrape(&restarted), at(1.0));
+    let snapshot = &assembler.snapshots(at(1.0))[0];
+    assert_eq!(snapshot.number("originals_rps"), Some(6.0 * 180.0));
+}
+
+#[test]
+fn several_scopes_get_a_snapshot_each_and_no_guesses() {
+    let mut assembler = Assembler::new(10.0);
+    let provider = scrape("simprov_in_flight 3\n");
+    assembler.accept("provider", &Adapter::simprov(), &provider, at(0.0));
+    let alone = &assembler.snapshots(at(0.0))[0];
+    assert_eq!((alone.scope.as_str(), alone.number("inflight_actual")), ("", Some(3.0)));
+
+    let two = scrape("weir_permits_limit{scope=\"a\"} 1\nweir_permits_limit{scope=\"b\"} 2\n");
+    assembler.accept("gateway", &Adapter::weir(), &two, at(0.0));
+    let snapshots = assembler.snapshots(at(0.0));
+    let limits: Vec<_> =
+        snapshots.iter().map(|s| (s.scope.as_str(), s.number("inflight_limit"))).collect();
+    assert_eq!(limits, [("a", Some(1.0)), ("b", Some(2.0))]);
+    assert!(snapshots.iter().all(|snapshot| snapshot.get("inflight_actual").is_none()));
+}
+
+#[test]
+fn a_limit_that_the_provider_has_not_told_stays_unknown() {
+    let page = scrape(
+        "weir_quota_remaining{scope=\"s\",meter=\"requests\",source=\"provider\"} 40\n\
+         weir_quota_reading_age_seconds{scope=\"s\",meter=\"requests\",source=\"provider\"} 3\n\
+         weir_quota_reset_seconds{scope=\"s\",meter=\"requests\",source=\"provider\"} 7\n\
+         weir_quota_limit{scope=\"s\",meter=\"tokens\",source=\"provider\"} 100\n",
+    );
+    let mut assembler = Assembler::new(10.0);
+    assembler.accept("gateway", &Adapter::weir(), &page, at(0.0));
+    let snapshot = &assembler.snapshots(at(1.0))[0];
+    let remaining = snapshot.get("rpm_remaining").expect("told");
+    assert_eq!(remaining.value, Value::Number(40.0));
+    assert!(close(Some(remaining.age_s), 4.0), "reading and scrape age add up");
+    for signal in ["rpm_limit", "rpm_headroom", "tpm_remaining", "tpm_headroom"] {
+        assert!(snapshot.get(signal).is_none(), "{signal}");
+        assert!(snapshot.absent.contains_key(signal), "{signal}");
+    }
+    assert!(snapshot.absent["rpm_limit"].contains("shows no weir_quota_limit{meter in"));
+}
+
+#[test]
+fn tenants_come_as_rows_with_shares() {
+    let page = |n: f64| {
+        scrape(&format!(
+            "weir_tenant_offered_total{{scope=\"s\",tenant=\"a\"}} {}\n\
+             weir_tenant_offered_total{{scope=\"s\",tenant=\"b\"}} {}\n\
+             weir_tenant_refused_total{{scope=\"s\",tenant=\"b\"}} {}\n\
+             weir_tenant_tokens_total{{scope=\"s\",tenant=\"a\"}} {}\n",
+            n * 30.0,
+            n * 10.0,
+            n * 5.0,
+            n * 900.0
+        ))
+    };
+    let mut assembler = Assembler::new(10.0);
+    for second in [0.0, 1.0] {
+        assembler.accept("gateway", &Adapter::weir(), &page(second), at(second));
+    }
+    let snapshot = &assembler.snapshots(at(1.0))[0];
+    let Some(Value::List(rows)) = snapshot.value("tenants") else { panic!("{snapshot:?}") };
+    let part = |row: &Value, name: &str| {
+        let Value::Map(parts) = row else { panic!("{row:?}") };
+        parts.get(name).cloned()
+    };
+    assert_eq!(part(&rows[0], "id"), Some(Value::Text("a".to_owned())));
+    for (row, name, expected) in [
+        (0, "share_requests", Some(0.75)),
+        (0, "share_tokens", Some(1.0)),
+        (0, "refused_share", Some(0.0)),
+        (1, "share_requests", Some(0.25)),
+        (1, "refused_share", Some(0.5)),
+        (1, "share_tokens", Some(0.0)),
+    ] {
+        assert_eq!(part(&rows[row], name), expected.map(Value::Number), "{row} {name}");
+    }
+}

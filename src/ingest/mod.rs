@@ -1,0 +1,28 @@
+//! How numbers arrive: exposition parser, scrapes, adapters, the poller.
+//!
+//! Publishes what it knows with source, age and quality, and what it does not know with the reason.
+//! Judges nothing: thresholds and causes are the business of `diagnosis`.
+
+mod adapter;
+mod assembler;
+mod cross_check;
+pub mod exposition;
+mod intake;
+mod observation;
+mod parsed;
+mod poller;
+mod scrape;
+mod second_opinion;
+
+pub use adapter::{
+    Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
+    SCOPES_MAX, Verified, load_adapter, parse_expression,
+};
+pub use assembler::{Assembler, STALE_AFTER};
+pub use cross_check::{CrossCheck, cross_check};
+pub use intake::Intake;
+pub use observation::{Observation, SourceStatus};
+pub use parsed::{ParsedScrape, SERIES_MAX};
+pub use poller::{PollConfig, Poller, SourceConfig};
+pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
+pub use second_opinion::samples_lost;

@@ -1,0 +1,43 @@
+//! What a round of polling yields: snapshots by scope and the state of every source.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use crate::signal::{Mono, Snapshot};
+
+/// How one source is doing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceStatus {
+    /// Its name (`gateway`, `provider`, `clients`).
+    pub name: String,
+    /// Where it is read from.
+    pub url: String,
+    /// When it last answered with a usable body; `None` before the first time.
+    pub last_good: Option<Mono>,
+    /// The current error, in words that name the source; `None` when the last scrape was good.
+    pub error: Option<String>,
+    /// The last scrape was read in part: good lines were kept, these were bad (line, reason).
+    pub degraded: Vec<(usize, String)>,
+    /// How long the last scrape took.
+    pub took_s: f64,
+    /// Samples in the last good scrape.
+    pub samples: usize,
+    /// Scrapes tried.
+    pub polls: u64,
+    /// Scrapes that failed.
+    pub failures: u64,
+}
+
+/// One round of polling, immutable. The screen and the diagnosis read nothing else.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// When, on the run's clock.
+    pub at: Mono,
+    /// When, on the calendar.
+    pub wall: DateTime<Utc>,
+    /// One snapshot per quota scope, by name of the scope. Empty before the first good scrape.
+    pub scopes: Vec<Arc<Snapshot>>,
+    /// Every source, in the order of the configuration.
+    pub sources: Vec<SourceStatus>,
+}

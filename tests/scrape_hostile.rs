@@ -1,0 +1,240 @@
+//! Scrapes of things that are no metrics: each gives an error with the source's name, within its time
+//! and memory, and never a panic. A small TCP server on loopback plays the bad peer.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weir::ingest::{ParsedScrape, ScrapeError, Scraper, Target};
+
+const MEBIBYTE: usize = 1 << 20;
+
+/// Serves every connection with `answer` on a port of its own; `{port}` in it becomes the port.
+async fn serve(answer: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    let port = address.port().to_string();
+    let answer = match String::from_utf8(answer) {
+        Ok(text) => text.replace("{port}", &port).into_bytes(),
+        Err(binary) => binary.into_bytes(),
+    };
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                read_head(&mut stream).await;
+                // The scraper may hang up in the middle, which is its right.
+                let _ = stream.write_all(&answer).await;
+                let _ = stream.shutdown().await;
+            });
+        }
+    });
+    format!("http://{address}/metrics")
+}
+
+async fn read_head(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+        let mut chunk = [0; 1024];
+        match stream.read(&mut chunk).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => head.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+fn ok(content_type: &str, body: &str) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\n");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn target(url: String) -> Target {
+    let timeout = Duration::from_secs(20);
+    Target { timeout, body_max: 50 * MEBIBYTE, ..Target::new("gateway", url) }
+}
+
+async fn scrape(url: String) -> Result<ParsedScrape, ScrapeError> {
+    Scraper::new().expect("a client").scrape(&target(url)).await
+}
+
+/// The error that an answer gives.
+async fn error(answer: Vec<u8>) -> String {
+    let error = scrape(serve(answer).await).await.expect_err("no metrics").to_string();
+    assert!(error.starts_with("gateway: "), "the source is named: {error}");
+    error
+}
+
+const TEXT: &str = "text/plain; version=0.0.4";
+
+#[tokio::test]
+async fn metrics_are_read() {
+    let scrape = scrape(serve(ok(TEXT, "a 1\nb{x=\"1\"} 2\n")).await).await.expect("metrics");
+    assert_eq!(scrape.points.len(), 2);
+    assert!(scrape.is_complete());
+}
+
+#[tokio::test]
+async fn the_answer_says_the_dialect() {
+    let body = "a_total 1 1.5\n# EOF\n";
+    let open = ok("application/openmetrics-text; version=1.0.0; charset=utf-8", body);
+    assert!(scrape(serve(open).await).await.expect("metrics").is_complete());
+    let text = scrape(serve(ok(TEXT, "a 1\na_total 1 1.5\n")).await).await.expect("one good line");
+    assert_eq!(text.points.len(), 1);
+    assert_eq!(text.degraded().len(), 1);
+}
+
+#[tokio::test]
+async fn other_answers_than_metrics_are_told_apart() {
+    let html = format!("<html>{}</html>", "x".repeat(1187));
+    for (content_type, body, expected) in [
+        (
+            "text/html",
+            html.as_str(),
+            "answered HTML, not metrics (text/html, 1.2 kB): is that the metrics port?",
+        ),
+        (
+            TEXT,
+            "  <!DOCTYPE html>\n",
+            "answered HTML, not metrics (text/plain; version=0.0.4, 18 B)",
+        ),
+        ("application/json", "{}", "answered JSON, not metrics (application/json, 2 B)"),
+        (TEXT, "{\"error\": \"x\"}", "answered JSON, not metrics"),
+        (TEXT, "", "answered with an empty body"),
+        (TEXT, " \n\n", "answered with an empty body"),
+        (
+            TEXT,
+            "hello there\n",
+            "no line of the answer is a metric (line 1: `there` is not a value",
+        ),
+        (TEXT, "weir_originals_to", "no line of the answer is a metric (line 1: no value)"),
+        (TEXT, "weir_originals_total 12", "no line of the answer is a metric (line 1: ends in the"),
+    ] {
+        let error = error(ok(content_type, body)).await;
+        assert!(error.contains(expected), "{body:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn half_a_line_costs_that_line() {
+    let half = ok(TEXT, "a 1\nb{x=\"1\"} 12");
+    let scrape = scrape(serve(half).await).await.expect("one whole line");
+    assert_eq!(scrape.points.len(), 1);
+    assert!(scrape.degraded()[0].1.contains("may be cut"), "{:?}", scrape.degraded());
+}
+
+#[tokio::test]
+async fn bad_statuses_are_told_with_a_hint() {
+    for (status, body, expected) in [
+        ("401 Unauthorized", "\"no key\"", "answered HTTP 401 (\"no key\"): does it need a key?"),
+        ("404 Not Found", "", "answered HTTP 404: is the path right?"),
+        ("503 Service Unavailable", "busy\n\u{1b}[31m", "answered HTTP 503 (busy [31m)"),
+        ("204 No Content", "", "answered HTTP 204"),
+    ] {
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+        let error = error(answer.into_bytes()).await;
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_answer_and_a_broken_one() {
+    let cut =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-length: 900\r\n\r\na 1\n");
+    assert!(error(cut.into_bytes()).await.contains("was cut after"), "cut");
+    assert!(error(b"\x16\x03\x01 this is TLS".to_vec()).await.contains("cannot scrape"), "no HTTP");
+    assert!(error(Vec::new()).await.contains("cannot scrape"), "closed at once");
+}
+
+#[tokio::test]
+async fn more_than_the_limit_is_refused_without_keeping_it() {
+    let body = "a 1\n".repeat(51 * MEBIBYTE / 4);
+    let error = error(ok(TEXT, &body)).await;
+    assert!(error.contains("over 52.4 MB, the limit"), "{error}");
+}
+
+#[tokio::test]
+async fn a_gzip_bomb_is_counted_after_decompression() {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..51 {
+        encoder.write_all(&vec![b'\n'; MEBIBYTE]).expect("memory");
+    }
+    let bomb = encoder.finish().expect("memory");
+    assert!(bomb.len() < MEBIBYTE, "{}", bomb.len());
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-encoding: gzip\r\n\r\n")
+            .into_bytes();
+    answer.extend_from_slice(&bomb);
+    assert!(error(answer).await.contains("the limit for one scrape"));
+}
+
+#[tokio::test]
+async fn gzip_is_read() {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(b"a 1\n").expect("memory");
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-encoding: gzip\r\n\r\n")
+            .into_bytes();
+    answer.extend_from_slice(&encoder.finish().expect("memory"));
+    assert_eq!(scrape(serve(answer).await).await.expect("metrics").points.len(), 1);
+}
+
+#[tokio::test]
+async fn redirects_end() {
+    let answer = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:{port}/metrics/\r\n\
+                  content-length: 0\r\n\r\n";
+    let error = error(answer.as_bytes().to_vec()).await;
+    assert!(error.contains("more than 3 redirects"), "{error}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_not_followed() {
+    let answer = "HTTP/1.1 302 Found\r\nlocation: http://localhost:{port}/metrics\r\n\
+                  content-length: 0\r\n\r\n";
+    let error = error(answer.as_bytes().to_vec()).await;
+    assert!(error.contains("to another host, `localhost`, which is not followed"), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let error = scrape(format!("http://{address}/metrics")).await.expect_err("closed").to_string();
+    assert!(error.starts_with("gateway: nothing answers at http://127.0.0.1:"), "{error}");
+    assert!(error.contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_peer_that_hangs_is_cut_off_wherever_it_hangs() {
+    // The whole limit is waited for here, on a real clock: the socket is real.
+    let limit = Duration::from_millis(150);
+    let half = format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-length: 9\r\n\r\na 1\n");
+    for said in ["", "HTTP/1.1 200 OK\r\n", half.as_str()] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let said = said.to_owned();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a scrape");
+            read_head(&mut stream).await;
+            stream.write_all(said.as_bytes()).await.expect("open");
+            std::future::pending::<()>().await;
+            drop(stream);
+        });
+        let target = Target { timeout: limit, ..target(format!("http://{address}/metrics")) };
+        let begun = Instant::now();
+        let error = Scraper::new().expect("a client").scrape(&target).await.expect_err("hangs");
+        assert_eq!(error.to_string(), "gateway: no whole answer within 150 ms");
+        assert!(begun.elapsed() < Duration::from_secs(5), "cut off soon");
+    }
+}
+
+#[tokio::test]
+async fn addresses_that_are_none() {
+    for url in ["", "metrics", "http://", "ftp://127.0.0.1/metrics", "http://127.0.0.1:99999/"] {
+        let error = scrape(url.to_owned()).await.expect_err("no address").to_string();
+        assert!(error.starts_with("gateway: "), "{url}: {error}");
+    }
+}

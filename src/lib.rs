@@ -13,3 +13,5 @@ pub mod sim;
 
 pub mod ingest;
 
+pub mod diagnosis;
+

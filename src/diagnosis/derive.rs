@@ -1,0 +1,343 @@
+//! Completes a snapshot: clamps impossible values, and derives a signal from others when no source
+//! gives it directly. A part that is missing leaves the result unknown, never 0 or 1.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::signal::{Quality, Reading, Snapshot, Unit, Value, definition};
+
+/// A snapshot with what follows from it, and what had to be corrected.
+#[derive(Clone, Debug, Default)]
+pub struct Completed {
+    /// The given signals, clamped, and the derived ones.
+    pub snapshot: Snapshot,
+    /// What was clamped or dropped, in words.
+    pub notes: Vec<String>,
+}
+
+/// How a derived signal follows from its parts.
+enum Formula {
+    /// First part over the second; unknown when the second is zero.
+    Quotient,
+    /// First part over the second as a share of events; nothing over nothing is 0.
+    Share,
+    /// Sum of the parts that are known; less than the truth unless the first two are.
+    Sum,
+    /// The largest of the parts that are known.
+    Most,
+    /// First times second times 60 over the third: demand per minute over a limit per minute.
+    PerMinute,
+}
+
+struct Rule {
+    name: &'static str,
+    formula: Formula,
+    parts: &'static [&'static str],
+}
+
+const fn rule(name: &'static str, formula: Formula, parts: &'static [&'static str]) -> Rule {
+    Rule { name, formula, parts }
+}
+
+/// Sum of the gate's refusals by status: a step on the way, not a signal of the catalogue.
+const GATE_ANSWERS: &str = "gate_answers_rps";
+
+/// In an order in which every part stands above its use.
+#[rustfmt::skip]
+const RULES: &[Rule] = &[
+    rule("amplification", Formula::Quotient, &["attempts_rps", "originals_rps"]),
+    rule("client_multiplication", Formula::Quotient, &["offered_rps", "originals_rps"]),
+    rule("served_share", Formula::Quotient, &["delivered_rps", "originals_rps"]),
+    rule("served_share", Formula::Quotient, &["success_rps", "originals_rps"]),
+    rule("rpm_headroom", Formula::Quotient, &["rpm_remaining", "rpm_limit"]),
+    rule("tpm_headroom", Formula::Quotient, &["tpm_remaining", "tpm_limit"]),
+    rule("itpm_headroom", Formula::Quotient, &["itpm_remaining", "itpm_limit"]),
+    rule("otpm_headroom", Formula::Quotient, &["otpm_remaining", "otpm_limit"]),
+    rule("day_headroom", Formula::Quotient, &["day_remaining", "day_limit"]),
+    rule("provider_refused_rps", Formula::Sum, &["provider_429_rps", "provider_503_rps"]),
+    rule(GATE_ANSWERS, Formula::Sum, &["gate_429_rps", "gate_503_rps", "gate_403_rps", "gate_500_rps"]),
+    rule("gate_refused_rps", Formula::Most, &["shed_rps", GATE_ANSWERS]),
+    rule("provider_refused_share", Formula::Share, &["provider_refused_rps", "attempts_rps"]),
+    rule("provider_429_share", Formula::Share, &["provider_429_rps", "attempts_rps"]),
+    rule("provider_503_share", Formula::Share, &["provider_503_rps", "attempts_rps"]),
+    rule("provider_5xx_share", Formula::Share, &["provider_5xx_other_rps", "attempts_rps"]),
+    rule("provider_4xx_share", Formula::Share, &["provider_4xx_other_rps", "attempts_rps"]),
+    rule("timeout_share", Formula::Share, &["timeout_rps", "attempts_rps"]),
+    rule("gate_refused_share", Formula::Share, &["gate_refused_rps", "offered_rps"]),
+    rule("tpm_demand_ratio", Formula::PerMinute, &["originals_rps", "tokens_per_request", "tpm_limit"]),
+    rule("rpm_demand_ratio", Formula::PerMinute, &["originals_rps", "quota_units_per_request", "rpm_limit"]),
+    rule("tpm_use_ratio", Formula::PerMinute, &["success_rps", "tokens_per_request", "tpm_limit"]),
+    rule("rpm_use_ratio", Formula::PerMinute, &["success_rps", "quota_units_per_request", "rpm_limit"]),
+    rule("estimate_error", Formula::Quotient, &["actual_tokens_per_request", "est_tokens_per_request"]),
+];
+
+/// A part that stands in when it is absent, because the catalogue names it as the neutral value.
+const NEUTRAL: &[(&str, f64)] = &[("quota_units_per_request", 1.0)];
+
+/// Clamps and derives.
+#[must_use]
+pub fn complete(snapshot: &Snapshot) -> Completed {
+    let mut done = Completed { snapshot: snapshot.clone(), notes: Vec::new() };
+    clamp(&mut done);
+    for rule in RULES {
+        if done.snapshot.get(rule.name).is_none() {
+            derive(&mut done.snapshot, rule);
+        }
+    }
+    from_records(&mut done.snapshot);
+    done.snapshot.signals.remove(GATE_ANSWERS);
+    done.snapshot.absent.remove(GATE_ANSWERS);
+    clamp(&mut done);
+    done
+}
+
+/// What can be known where the signals in `given` are: they, and what follows from them.
+///
+/// Headroom of deployments is left out: whether a list of them tells it is not known by its name.
+#[must_use]
+pub fn derivable(given: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut known = given.clone();
+    for rule in RULES {
+        let mut parts = rule.parts.iter().map(|part| {
+            known.contains(*part) || NEUTRAL.iter().any(|(neutral, _)| neutral == part)
+        });
+        let follows = match rule.formula {
+            Formula::Sum | Formula::Most => parts.any(|is_known| is_known),
+            Formula::Quotient | Formula::Share | Formula::PerMinute => {
+                parts.all(|is_known| is_known)
+            }
+        };
+        if follows {
+            known.insert(rule.name.to_owned());
+        }
+    }
+    for (name, record) in FROM_RECORDS {
+        if known.contains(*record) {
+            known.insert((*name).to_owned());
+        }
+    }
+    known
+}
+
+/// Signals that follow from a record whenever it is there.
+const FROM_RECORDS: &[(&str, &str)] = &[
+    ("top_tenant_share", "tenants"),
+    ("others_refused_share", "tenants"),
+    ("cooldown_share", "cooldown"),
+];
+
+fn is_share(name: &str) -> bool {
+    name.ends_with("_share") || name.ends_with("headroom")
+}
+
+fn clamp(done: &mut Completed) {
+    let Completed { snapshot, notes } = done;
+    snapshot.signals.retain(|name, reading| {
+        let Value::Number(number) = reading.value else { return true };
+        if !number.is_finite() {
+            notes.push(format!("{name} was {number}: taken as unknown"));
+            return false;
+        }
+        let highest = if is_share(name) { 1.0 } else { f64::MAX };
+        let signed = definition(name)
+            .is_some_and(|def| matches!(def.unit, Unit::Percent | Unit::Usd))
+            || name == "reset_time_drift_s";
+        let lowest = if signed { f64::MIN } else { 0.0 };
+        let clamped = number.clamp(lowest, highest);
+        if (clamped - number).abs() > 1e-9 {
+            notes.push(format!("{name} was {number}: clamped to {clamped}"));
+            reading.value = Value::Number(clamped);
+            reading.note = Some(Arc::from(format!("clamped from {number}")));
+        }
+        true
+    });
+}
+
+fn derive(snapshot: &mut Snapshot, rule: &Rule) {
+    let part = |name: &str| {
+        snapshot.number(name).or_else(|| {
+            NEUTRAL.iter().find(|(neutral, _)| *neutral == name).map(|(_, value)| *value)
+        })
+    };
+    let known: Vec<f64> = rule.parts.iter().filter_map(|name| part(name)).collect();
+    let value = match (&rule.formula, known.as_slice()) {
+        (Formula::Sum, [_, ..]) => Some(known.iter().sum()),
+        (Formula::Most, [_, ..]) => known.iter().copied().reduce(f64::max),
+        (Formula::Quotient, [over, under]) if *under > 0.0 => Some(over / under),
+        (Formula::Share, [events, _]) if *events <= 0.0 => Some(0.0),
+        (Formula::Share, [events, all]) if *all > 0.0 => Some(events / all),
+        (Formula::PerMinute, [rate, size, limit]) if *limit > 0.0 && *size > 0.0 => {
+            Some(rate * size * 60.0 / limit)
+        }
+        _ => None,
+    };
+    let Some(value) = value.filter(|value: &f64| value.is_finite()) else {
+        let missing: Vec<&str> =
+            rule.parts.iter().copied().filter(|name| part(name).is_none()).collect();
+        if !missing.is_empty() {
+            let why = format!("needs {}", missing.join(", "));
+            snapshot.absent.entry(rule.name.to_owned()).or_insert(why);
+        }
+        return;
+    };
+    insert(snapshot, rule.name, value, quality(snapshot, rule), rule.parts);
+}
+
+/// A sum without one of its main parts, and what is derived from a lower bound, are lower bounds.
+fn quality(snapshot: &Snapshot, rule: &Rule) -> Quality {
+    let lower = |name: &&str| {
+        snapshot.get(name).is_some_and(|reading| reading.quality == Quality::LowerBound)
+    };
+    let known = |name: &&str| snapshot.get(name).is_some();
+    let bounded = match rule.formula {
+        Formula::Sum => !rule.parts[..rule.parts.len().min(2)].iter().all(known),
+        Formula::Most => !rule.parts.iter().filter(|name| known(name)).any(|name| !lower(name)),
+        Formula::Quotient | Formula::Share | Formula::PerMinute => {
+            rule.parts.first().is_some_and(lower)
+        }
+    };
+    if bounded { Quality::LowerBound } else { Quality::Inferred }
+}
+
+fn insert(snapshot: &mut Snapshot, name: &str, value: f64, quality: Quality, parts: &[&str]) {
+    let readings: Vec<&Reading> = parts.iter().filter_map(|part| snapshot.get(part)).collect();
+    let source = readings.first().map_or_else(|| Arc::from("derived"), |r| Arc::clone(&r.source));
+    let age_s = readings.iter().map(|reading| reading.age_s).fold(0.0, f64::max);
+    let note = Some(Arc::from(format!("from {}", parts.join(", "))));
+    let reading = Reading { value: Value::Number(value), quality, source, age_s, note };
+    snapshot.absent.remove(name);
+    snapshot.signals.insert(name.to_owned(), reading);
+}
+
+/// Numbers that sum a list or map up: the largest tenant, the emptiest deployment, the slowest stage.
+fn from_records(snapshot: &mut Snapshot) {
+    let mut found: Vec<(&str, f64, &str)> = Vec::new();
+    if let Some(Value::List(tenants)) = snapshot.value("tenants") {
+        let top = tenants.iter().max_by(|a, b| tenant_share(a).total_cmp(&tenant_share(b)));
+        if let Some(top) = top {
+            found.push(("top_tenant_share", tenant_share(top), "tenants"));
+            let refused = |tenant: &Value| field(tenant, "refused_share");
+            let others =
+                tenants.iter().filter(|tenant| !std::ptr::eq(*tenant, top)).filter_map(refused);
+            if let Some(most) = others.reduce(f64::max) {
+                found.push(("others_refused_share", most, "tenants"));
+            }
+        }
+    }
+    if let Some(Value::List(deployments)) = snapshot.value("deployments") {
+        let rooms: Vec<f64> =
+            deployments.iter().filter_map(|entry| field(entry, "headroom")).collect();
+        if let (Some(least), Some(most)) =
+            (rooms.iter().copied().reduce(f64::min), rooms.iter().copied().reduce(f64::max))
+        {
+            found.push(("deployment_headroom_min", least, "deployments"));
+            found.push(("deployment_headroom_max", most, "deployments"));
+        }
+    }
+    let cooldown = |part: &str| snapshot.number(&format!("cooldown.{part}"));
+    if let (Some(cooling), Some(total)) = (cooldown("in_cooldown"), cooldown("total"))
+        && total > 0.0
+    {
+        found.push(("cooldown_share", cooling / total, "cooldown"));
+    }
+    if let (Some(Value::Map(now)), Some(Value::Map(usual))) =
+        (snapshot.value("stages_p95_s"), snapshot.value("stages_p95_baseline_s"))
+    {
+        found.push(("stage_slowdown", stage_slowdown(now, usual), "stages_p95_s"));
+    }
+    for (name, value, part) in found {
+        if snapshot.get(name).is_none() && value.is_finite() {
+            insert(snapshot, name, value, Quality::Inferred, &[part]);
+        }
+    }
+}
+
+fn field(entry: &Value, name: &str) -> Option<f64> {
+    let Value::Map(parts) = entry else { return None };
+    parts.get(name)?.as_number()
+}
+
+fn tenant_share(tenant: &Value) -> f64 {
+    field(tenant, "share_tokens").or_else(|| field(tenant, "share_requests")).unwrap_or(0.0)
+}
+
+/// The model itself is the provider's latency, not a stage of the fan-out.
+const MODEL_STAGE: &str = "llm";
+/// A stage that grew by less than this does not make a tail.
+const LEAST_GROWTH_S: f64 = 0.5;
+
+fn stage_slowdown(now: &BTreeMap<String, Value>, usual: &BTreeMap<String, Value>) -> f64 {
+    let ratio = |(stage, value): (&String, &Value)| {
+        let (now, usual) = (value.as_number()?, usual.get(stage)?.as_number()?);
+        let grew = stage != MODEL_STAGE && usual > 0.0 && now - usual > LEAST_GROWTH_S;
+        grew.then(|| now / usual)
+    };
+    now.iter().filter_map(ratio).fold(1.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(numbers: &[(&str, f64)]) -> Snapshot {
+        let mut snapshot = Snapshot::new("scope", 60.0);
+        for (name, number) in numbers {
+            snapshot.set(name, Value::Number(*number), &Arc::from("test"));
+        }
+        snapshot
+    }
+
+    #[test]
+    fn ratios_follow_from_their_parts() {
+        let check = |numbers: &[(&str, f64)], name: &str, expected: Option<f64>| {
+            let done = complete(&snapshot(numbers)).snapshot;
+            assert_eq!(done.number(name), expected, "{name} from {numbers:?}");
+        };
+        let parts = [("attempts_rps", 18.0), ("originals_rps", 2.0)];
+        check(&parts, "amplification", Some(9.0));
+        check(&parts[..1], "amplification", None);
+        check(&[("attempts_rps", 18.0), ("originals_rps", 0.0)], "amplification", None);
+        check(&[("tpm_remaining", 5.0)], "tpm_headroom", None);
+        check(&[("tpm_remaining", 5.0), ("tpm_limit", 0.0)], "tpm_headroom", None);
+        check(&[("tpm_remaining", 0.0), ("tpm_limit", 10.0)], "tpm_headroom", Some(0.0));
+        check(&[("provider_429_rps", 0.0), ("attempts_rps", 0.0)], "provider_429_share", Some(0.0));
+        check(&[("gate_429_rps", 1.0), ("gate_503_rps", 2.0)], "gate_refused_rps", Some(3.0));
+        check(&[("amplification", 2.0), ("attempts_rps", 9.0)], "amplification", Some(2.0));
+    }
+
+    #[test]
+    fn a_sum_without_a_main_part_is_a_lower_bound() {
+        let check = |numbers: &[(&str, f64)], name: &str, expected: Quality| {
+            let done = complete(&snapshot(numbers)).snapshot;
+            let quality = done.get(name).map(|reading| reading.quality);
+            assert_eq!(quality, Some(expected), "{name} from {numbers:?}");
+        };
+        let provider =
+            [("provider_503_rps", 0.0), ("attempts_rps", 1.0), ("provider_429_rps", 1.0)];
+        check(&provider, "provider_refused_share", Quality::Inferred);
+        check(&provider[..2], "provider_refused_share", Quality::LowerBound);
+        check(&[("gate_503_rps", 1.0)], "gate_refused_rps", Quality::LowerBound);
+        check(&[("gate_503_rps", 1.0), ("shed_rps", 2.0)], "gate_refused_rps", Quality::Inferred);
+    }
+
+    #[test]
+    fn the_impossible_is_clamped_and_noted() {
+        let done = complete(&snapshot(&[
+            ("tpm_remaining", 20.0),
+            ("tpm_limit", 10.0),
+            ("attempts_rps", -3.0),
+            ("served_share", f64::NAN),
+        ]));
+        assert_eq!(done.snapshot.number("tpm_headroom"), Some(1.0));
+        assert_eq!(done.snapshot.number("attempts_rps"), Some(0.0));
+        assert_eq!(done.snapshot.number("served_share"), None);
+        assert_eq!(done.notes.len(), 3, "{:?}", done.notes);
+    }
+
+    #[test]
+    fn a_missing_part_says_what_it_needs() {
+        let done = complete(&snapshot(&[("attempts_rps", 1.0)]));
+        let why = done.snapshot.absent.get("amplification").map(String::as_str);
+        assert_eq!(why, Some("needs originals_rps"));
+    }
+}

@@ -1,0 +1,376 @@
+//! Walks the triage over the evidence and says what it found. Keeps hysteresis and history per
+//! scope; reads no clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::signal::{Mono, Snapshot};
+
+use super::derive::{Completed, complete};
+use super::evaluate::Watch;
+use super::history::{Readings, Ring, Single};
+use super::predicate::Predicate;
+use super::rank::{Score, Seen, score};
+use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
+use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
+
+/// Most steps of one walk; a triage that is longer goes round in circles.
+const MAX_STEPS: usize = 32;
+/// The cause that is named when nothing else can be.
+pub const INSUFFICIENT: &str = "insufficient-evidence";
+/// The cause that stands for no incident.
+pub const HEALTHY: &str = "healthy";
+/// A meter with less than this is full.
+const AT_LIMIT: f64 = 0.05;
+
+/// Every piece of evidence of every runbook at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    places: Arc<BTreeMap<(String, String), usize>>,
+    evidence: Vec<Evidence>,
+}
+
+impl Facts {
+    /// The evidence that a runbook knows by this name.
+    #[must_use]
+    pub fn get(&self, book: &str, name: &str) -> Option<Evidence> {
+        let place = self.place(book, name)?;
+        self.evidence.get(place).map(|found| Evidence { name: name.to_owned(), ..found.clone() })
+    }
+
+    /// What the ranking sees of it; a name that is not there is unknown.
+    #[must_use]
+    pub fn seen(&self, book: &str, name: &str) -> Seen {
+        let found = self.place(book, name).and_then(|place| self.evidence.get(place));
+        found.map_or(Seen { state: Truth::Unknown, pending: false }, |evidence| Seen {
+            state: evidence.state,
+            pending: evidence.pending,
+        })
+    }
+
+    fn place(&self, book: &str, name: &str) -> Option<usize> {
+        self.places.get(&(book.to_owned(), name.to_owned())).copied()
+    }
+}
+
+/// The diagnosis of one scope, stepped with each snapshot.
+#[derive(Clone, Debug)]
+pub struct Diagnoser {
+    library: Arc<Library>,
+    watch: Watch,
+    ring: Ring,
+    facts: Facts,
+}
+
+impl Diagnoser {
+    /// A diagnosis that has seen nothing yet.
+    #[must_use]
+    pub fn new(library: Arc<Library>) -> Self {
+        let mut watch = Watch::default();
+        let mut places = BTreeMap::new();
+        for book in library.books() {
+            let own = book.evidence.keys().map(String::as_str);
+            for name in own.chain(evidence_names(book)) {
+                if let Some(predicate) = library.predicate(book, name) {
+                    places.insert((book.id.clone(), name.to_owned()), watch.add(predicate));
+                }
+            }
+        }
+        let ring = Ring::new(watch.paths());
+        let facts = Facts { places: Arc::new(places), evidence: Vec::new() };
+        Self { library, watch, ring, facts }
+    }
+
+    /// Takes the next snapshot of the scope and says what it looks like now.
+    pub fn step(&mut self, snapshot: &Snapshot, at: Mono) -> Verdict {
+        self.ring.push(Arc::new(complete(snapshot)), at);
+        self.facts.evidence = self.watch.step(&self.ring, at);
+        conclude(&self.library, &self.facts, self.ring.newest())
+    }
+
+    /// The evidence as of the last step.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The history, for trends.
+    #[must_use]
+    pub const fn history(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The runbooks.
+    #[must_use]
+    pub const fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+}
+
+/// Diagnoses one snapshot that stands for its window of constant values.
+#[must_use]
+pub fn diagnose_once(library: &Arc<Library>, snapshot: &Snapshot) -> Verdict {
+    let mut diagnoser = Diagnoser::new(Arc::clone(library));
+    let completed = complete(snapshot);
+    let readings: &dyn Readings = &Single(&completed);
+    diagnoser.facts.evidence = diagnoser.watch.step(readings, Mono::START);
+    conclude(library, &diagnoser.facts, &completed)
+}
+
+/// The walk so far: what was asked, and on which evidence.
+#[derive(Default)]
+struct Trail {
+    path: Vec<PathStep>,
+    names: Vec<String>,
+}
+
+fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict {
+    let scores = score_all(library, facts);
+    let (named, trail) = walk(library, facts);
+    let cause = library.cause(&named);
+    let standing = match scores.get(named.as_str()) {
+        Some(score) if named != INSUFFICIENT => score.standing,
+        _ => Standing::CannotTell,
+    };
+    let evidence = shown(library, facts, cause, &trail);
+    let predicates = wanted(library, facts, &scores, &named, &evidence);
+    let (used, missing) = completeness(&predicates, &completed.snapshot);
+    let mut notes = completed.notes.clone();
+    if named == HEALTHY && at_limit(&completed.snapshot) {
+        notes.push("at-limit".to_owned());
+    }
+    Verdict {
+        standing,
+        scope: completed.snapshot.scope.clone(),
+        say: cause.map_or_else(String::new, |cause| fill(&cause.say, &completed.snapshot)),
+        path: trail.path,
+        evidence,
+        also: others(library, &scores, &named),
+        used,
+        of: used + missing.len(),
+        missing,
+        runbook: library.book(&named).map(|book| book.id.clone()),
+        plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
+        notes,
+        cause: named,
+    }
+}
+
+fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
+    library
+        .books()
+        .filter_map(|book| book.cause.as_ref().map(|cause| (book, cause)))
+        .map(|(book, cause)| {
+            (cause.id.as_str(), score(&cause.grounds, &|name| facts.seen(&book.id, name)))
+        })
+        .collect()
+}
+
+/// Follows the triage until it names a cause.
+fn walk(library: &Library, facts: &Facts) -> (String, Trail) {
+    let triage = library.triage();
+    let mut trail = Trail::default();
+    let mut at = triage.entry.clone();
+    for _ in 0..MAX_STEPS {
+        let Some(node) = triage.node(&at) else { break };
+        let goto = match &node.step {
+            Step::Decide { .. } => decide(node, triage, facts, &mut trail),
+            Step::Rank { .. } => {
+                let (goto, say) = choose(node, &ranking(library, triage, node, facts));
+                trail.path.push(step_of(node, say));
+                goto
+            }
+            Step::End { cause, .. } => {
+                let named = cause.clone().unwrap_or_else(|| INSUFFICIENT.to_owned());
+                return (named, trail);
+            }
+            Step::Human { .. } | Step::Action(_) => break,
+        };
+        match goto {
+            Goto::Node(next) => at = next,
+            Goto::Runbook(cause) => return (cause, trail),
+        }
+    }
+    (INSUFFICIENT.to_owned(), trail)
+}
+
+fn decide(node: &Node, triage: &Book, facts: &Facts, trail: &mut Trail) -> Goto {
+    let (goto, say, names) = decision(node, &|name| facts.seen(&triage.id, name).state);
+    trail.names.extend(names);
+    trail.path.push(step_of(node, say));
+    goto
+}
+
+/// The way out of a decide node: where, in which words, and which evidence was looked at.
+pub fn decision(node: &Node, truth: &impl Fn(&str) -> Truth) -> (Goto, String, Vec<String>) {
+    let Step::Decide { branches, otherwise, unknown } = &node.step else {
+        return (Goto::Node(node.id.clone()), String::new(), Vec::new());
+    };
+    let mut names: Vec<String> = Vec::new();
+    for branch in branches {
+        names.extend(branch.when.names().into_iter().map(str::to_owned));
+        match branch.when.eval(&mut |name| truth(name)) {
+            Truth::True => return (branch.goto.clone(), branch.say.clone(), names),
+            Truth::Unknown => {
+                let say = format!("cannot tell whether: {}", branch.say);
+                return (unknown.clone(), say, names);
+            }
+            Truth::False => {}
+        }
+    }
+    (otherwise.clone(), "none of these".to_owned(), names)
+}
+
+/// How each hypothesis and cause of a rank node stands, in the order of the file, and where it leads.
+#[must_use]
+pub fn ranking(
+    library: &Library,
+    book: &Book,
+    node: &Node,
+    facts: &Facts,
+) -> Vec<(String, Standing, Goto)> {
+    let Step::Rank { hypotheses, among, .. } = &node.step else { return Vec::new() };
+    let own = hypotheses.iter().map(|hypothesis| {
+        let found = score(&hypothesis.grounds, &|name| facts.seen(&book.id, name));
+        (hypothesis.id.clone(), found.standing, hypothesis.goto.clone())
+    });
+    let causes = among.iter().filter_map(|id| {
+        let found = score(&library.cause(id)?.grounds, &|name| facts.seen(id, name));
+        Some((id.clone(), found.standing, Goto::Runbook(id.clone())))
+    });
+    own.chain(causes).collect()
+}
+
+/// The way out of a rank node, given its ranking: where, and in which words.
+#[must_use]
+pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)]) -> (Goto, String) {
+    let Step::Rank { none, unknown, .. } = &node.step else {
+        return (Goto::Node(node.id.clone()), String::new());
+    };
+    // The first of the best, so that the order of the file decides between equals.
+    let best = ranked
+        .iter()
+        .filter(|(_, standing, _)| *standing >= Standing::Likely)
+        .reduce(|best, next| if next.1 > best.1 { next } else { best });
+    if let Some((id, standing, goto)) = best {
+        return (goto.clone(), format!("{id} is {standing}"));
+    }
+    match ranked.iter().filter(|entry| entry.1 == Standing::CannotTell).count() {
+        0 => (none.clone(), "none of these".to_owned()),
+        open => (unknown.clone(), format!("none stands, {open} cannot be told")),
+    }
+}
+
+fn step_of(node: &Node, branch: String) -> PathStep {
+    PathStep { node: node.id.clone(), title: node.title.clone(), branch }
+}
+
+/// The evidence to show: that of the path, then that of the cause, each predicate once.
+fn shown(library: &Library, facts: &Facts, cause: Option<&Cause>, trail: &Trail) -> Vec<Evidence> {
+    let triage = &library.triage().id;
+    let on_path = trail.names.iter().map(|name| facts.get(triage, name));
+    let of_cause = cause.into_iter().flat_map(|cause| {
+        let names = cause.grounds.all().flat_map(super::expr::Expr::names);
+        names.map(|name| facts.get(&cause.id, name))
+    });
+    let mut texts = BTreeSet::new();
+    on_path
+        .chain(of_cause)
+        .flatten()
+        .filter(|evidence| texts.insert(evidence.predicate.clone()))
+        .collect()
+}
+
+/// The predicates whose signals the verdict wanted: those shown, and, when no cause could be named,
+/// those of the causes that could not be told.
+fn wanted<'a>(
+    library: &'a Library,
+    facts: &Facts,
+    scores: &BTreeMap<&str, Score>,
+    named: &str,
+    shown: &[Evidence],
+) -> Vec<&'a Predicate> {
+    let texts: BTreeSet<&str> = shown.iter().map(|evidence| evidence.predicate.as_str()).collect();
+    let open = |book: &Book| {
+        named == INSUFFICIENT
+            && scores.get(book.id.as_str()).is_some_and(|s| s.standing == Standing::CannotTell)
+    };
+    let mut predicates: Vec<&Predicate> = Vec::new();
+    for book in library.books() {
+        for name in evidence_names(book) {
+            let Some(predicate) = library.predicate(book, name) else { continue };
+            let unknown = facts.seen(&book.id, name).state == Truth::Unknown;
+            let take = texts.contains(predicate.text.as_str()) || (open(book) && unknown);
+            if take && !predicates.iter().any(|known| known.text == predicate.text) {
+                predicates.push(predicate);
+            }
+        }
+    }
+    predicates
+}
+
+fn completeness(predicates: &[&Predicate], snapshot: &Snapshot) -> (usize, Vec<Missing>) {
+    let names: BTreeSet<&str> = predicates.iter().flat_map(|p| p.signals()).collect();
+    let missing: Vec<Missing> = names
+        .iter()
+        .filter(|name| snapshot.get(name).is_none())
+        .map(|name| Missing {
+            signal: (*name).to_owned(),
+            reason: snapshot.absent.get(*name).cloned().unwrap_or_else(|| "no-data".to_owned()),
+        })
+        .collect();
+    (names.len() - missing.len(), missing)
+}
+
+fn others(library: &Library, scores: &BTreeMap<&str, Score>, named: &str) -> Vec<Ranked> {
+    let mut also: Vec<Ranked> = library
+        .books()
+        .filter_map(|book| book.cause.as_ref())
+        .filter(|cause| cause.id != named && cause.id != INSUFFICIENT)
+        .filter_map(|cause| {
+            scores.get(cause.id.as_str()).map(|score| Ranked {
+                cause: cause.id.clone(),
+                standing: score.standing,
+                evidence_for: score.evidence_for,
+                evidence_against: score.evidence_against,
+                evidence_unknown: score.evidence_unknown,
+                contributing: score.standing >= Standing::Likely && cause.id != HEALTHY,
+            })
+        })
+        .collect();
+    also.sort_by(|a, b| b.standing.cmp(&a.standing).then(b.evidence_for.cmp(&a.evidence_for)));
+    also
+}
+
+fn at_limit(snapshot: &Snapshot) -> bool {
+    ["tpm_headroom", "rpm_headroom", "itpm_headroom", "otpm_headroom"]
+        .iter()
+        .any(|meter| snapshot.number(meter).is_some_and(|headroom| headroom < AT_LIMIT))
+}
+
+/// Puts readings into a sentence: `{amplification}` becomes `9.3`, or `?` when unknown.
+fn fill(say: &str, snapshot: &Snapshot) -> String {
+    let mut filled = String::with_capacity(say.len());
+    let mut rest = say;
+    while let Some((before, after)) = rest.split_once('{') {
+        filled.push_str(before);
+        let Some((name, after)) = after.split_once('}') else {
+            rest = after;
+            break;
+        };
+        filled.push_str(&in_words(name, snapshot.number(name)));
+        rest = after;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+fn in_words(name: &str, number: Option<f64>) -> String {
+    let share = name.ends_with("_share") || name.ends_with("headroom");
+    match number {
+        None => "?".to_owned(),
+        Some(number) if share => format!("{:.0}%", number * 100.0),
+        Some(number) if number.fract() == 0.0 || number.abs() >= 100.0 => format!("{number:.0}"),
+        Some(number) => format!("{number:.1}"),
+    }
+}

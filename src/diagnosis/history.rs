@@ -1,0 +1,365 @@
+//! How predicates read signals over time: from a live ring of snapshots, or from one snapshot that
+//! stands for a window of constant values. Says why a value is unknown; never guesses one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::signal::{Mono, Quality, Snapshot, Value};
+
+use super::derive::Completed;
+use super::predicate::Window;
+
+/// How much history a live ring keeps: an hour, and a window more for `[..]@1h`.
+const KEPT: Duration = Duration::from_mins(62);
+/// Most readings per signal, whatever the polling rate.
+const MAX_READINGS: usize = 4_000;
+/// A reading older than this is stale.
+pub const STALE_AFTER_S: f64 = 30.0;
+const QUARTER: Duration = Duration::from_mins(15);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Why a reading is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// No source gives it; the snapshot may say why.
+    NoData(Option<String>),
+    /// It was known and is too old now.
+    Stale,
+    /// Nothing to compare with: not watched for long enough, and no source gives the past value.
+    NoBaseline,
+    /// Watched for less than half of the window.
+    WarmingUp,
+    /// Part of it is not counted, so that the truth may lie beyond the threshold.
+    LowerBound,
+    /// There is a value, but not of the kind that the predicate asks for.
+    WrongKind,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoData(None) => f.write_str("no-data"),
+            Self::NoData(Some(why)) => write!(f, "no-data: {why}"),
+            Self::Stale => f.write_str("stale"),
+            Self::NoBaseline => f.write_str("no-baseline"),
+            Self::WarmingUp => f.write_str("warming-up"),
+            Self::LowerBound => f.write_str("no-data: counted in part only"),
+            Self::WrongKind => f.write_str("no-data: not a number"),
+        }
+    }
+}
+
+/// A value and what to think of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub source: Arc<str>,
+    /// Its age in seconds.
+    pub age_s: f64,
+    /// How far to trust it.
+    pub quality: Quality,
+}
+
+/// Signals as a predicate sees them at one moment.
+pub trait Readings {
+    /// The number at a path over a window.
+    ///
+    /// # Errors
+    /// [`Gap`] says why it is unknown.
+    fn number(&self, path: &str, window: Window) -> Result<Read<f64>, Gap>;
+
+    /// The same, `ago` before now.
+    ///
+    /// # Errors
+    /// [`Gap`] says why it is unknown.
+    fn number_ago(&self, path: &str, window: Window, ago: Duration) -> Result<Read<f64>, Gap>;
+
+    /// The newest value at a path, whatever its kind.
+    ///
+    /// # Errors
+    /// [`Gap`] says why it is unknown.
+    fn value(&self, path: &str) -> Result<Read<Value>, Gap>;
+
+    /// Whether the values stand still, so that whatever holds has held for as long as is asked.
+    fn constant(&self) -> bool;
+}
+
+/// One snapshot that stands for its window.
+#[derive(Clone, Copy, Debug)]
+pub struct Single<'a>(pub &'a Completed);
+
+impl Readings for Single<'_> {
+    fn number(&self, path: &str, _window: Window) -> Result<Read<f64>, Gap> {
+        newest(&self.0.snapshot, path)
+    }
+
+    fn number_ago(&self, path: &str, window: Window, ago: Duration) -> Result<Read<f64>, Gap> {
+        if ago.as_secs_f64() <= self.0.snapshot.window_s {
+            return self.number(path, window);
+        }
+        past_by_name(&self.0.snapshot, path, ago)
+    }
+
+    fn value(&self, path: &str) -> Result<Read<Value>, Gap> {
+        newest_value(&self.0.snapshot, path)
+    }
+
+    fn constant(&self) -> bool {
+        true
+    }
+}
+
+/// The last hour of one scope: every number that the predicates read, and the newest snapshot.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    wanted: BTreeSet<String>,
+    columns: BTreeMap<String, VecDeque<(Mono, f64)>>,
+    newest: Arc<Completed>,
+    now: Mono,
+    began: Option<Mono>,
+}
+
+impl Ring {
+    /// An empty history that will keep the numbers at these paths.
+    #[must_use]
+    pub fn new(wanted: BTreeSet<String>) -> Self {
+        Self {
+            wanted,
+            columns: BTreeMap::new(),
+            newest: Arc::new(Completed::default()),
+            now: Mono::START,
+            began: None,
+        }
+    }
+
+    /// Adds a snapshot taken at `at`; one that is not later than the last is dropped.
+    pub fn push(&mut self, completed: Arc<Completed>, at: Mono) {
+        if self.began.is_some() && at <= self.now {
+            return;
+        }
+        self.began.get_or_insert(at);
+        self.now = at;
+        let horizon = at - KEPT;
+        for path in &self.wanted {
+            let number = newest(&completed.snapshot, path);
+            let column = self.columns.entry(path.clone()).or_default();
+            if let Ok(read) = number {
+                column.push_back((at, read.value));
+            }
+            while column.len() > MAX_READINGS || column.front().is_some_and(|(t, _)| *t < horizon) {
+                column.pop_front();
+            }
+        }
+        self.newest = completed;
+    }
+
+    /// The newest snapshot, completed.
+    #[must_use]
+    pub fn newest(&self) -> &Completed {
+        &self.newest
+    }
+
+    /// The numbers of a signal, oldest first, for a trend line. Empty when it is not kept.
+    pub fn series(&self, path: &str) -> impl Iterator<Item = (Mono, f64)> + '_ {
+        self.columns.get(path).into_iter().flatten().copied()
+    }
+
+    /// The mean over the `span` that ends at `to`; the moment at its very beginning is outside.
+    fn mean(&self, path: &str, span: Duration, to: Mono) -> Option<f64> {
+        let column = self.columns.get(path)?;
+        let first = column.partition_point(|(at, _)| *at + span <= to);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (_, value) in column.range(first..).take_while(|(at, _)| *at <= to) {
+            sum += value;
+            count += 1.0;
+        }
+        (count > 0.0).then(|| sum / count)
+    }
+
+    fn watched(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| self.now.saturating_since(began))
+    }
+
+    fn meta(&self, path: &str, value: f64) -> Read<f64> {
+        newest(&self.newest.snapshot, path).map_or_else(
+            |_| Read {
+                value,
+                source: Arc::from("history"),
+                age_s: 0.0,
+                quality: Quality::Inferred,
+            },
+            |read| Read { value, ..read },
+        )
+    }
+}
+
+impl Readings for Ring {
+    fn number(&self, path: &str, window: Window) -> Result<Read<f64>, Gap> {
+        let Window::Span(span) = window else {
+            return newest(&self.newest.snapshot, path).map_err(|gap| self.older(path, gap));
+        };
+        let Some(mean) = self.mean(path, span, self.now) else {
+            let gap = Gap::NoData(self.newest.snapshot.absent.get(root(path)).cloned());
+            return Err(self.older(path, gap));
+        };
+        if self.watched() < span / 2 {
+            return Err(Gap::WarmingUp);
+        }
+        Ok(self.meta(path, mean))
+    }
+
+    fn number_ago(&self, path: &str, window: Window, ago: Duration) -> Result<Read<f64>, Gap> {
+        let fast = Duration::from_secs_f64(self.newest.snapshot.window_s.clamp(1.0, 60.0));
+        let span = match window {
+            Window::Fast => fast / 4,
+            Window::Span(span) => span,
+        };
+        let to = self.now - ago;
+        if self.watched() >= ago
+            && let Some(mean) = self.mean(path, span, to)
+        {
+            return Ok(self.meta(path, mean));
+        }
+        past_by_name(&self.newest.snapshot, path, ago)
+    }
+
+    fn value(&self, path: &str) -> Result<Read<Value>, Gap> {
+        newest_value(&self.newest.snapshot, path)
+    }
+
+    fn constant(&self) -> bool {
+        false
+    }
+}
+
+impl Ring {
+    /// What was once known and is not now is stale rather than absent.
+    fn older(&self, path: &str, gap: Gap) -> Gap {
+        let known = self.columns.get(path).is_some_and(|column| !column.is_empty());
+        if known && matches!(gap, Gap::NoData(_)) { Gap::Stale } else { gap }
+    }
+}
+
+fn root(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+fn newest_value(snapshot: &Snapshot, path: &str) -> Result<Read<Value>, Gap> {
+    let no_data = || Gap::NoData(snapshot.absent.get(root(path)).cloned());
+    let value = snapshot.value(path).ok_or_else(no_data)?;
+    let reading = snapshot.get(path).or_else(|| snapshot.get(root(path))).ok_or_else(no_data)?;
+    if reading.age_s > STALE_AFTER_S {
+        return Err(Gap::Stale);
+    }
+    Ok(Read {
+        value: value.clone(),
+        source: Arc::clone(&reading.source),
+        age_s: reading.age_s,
+        quality: reading.quality,
+    })
+}
+
+fn newest(snapshot: &Snapshot, path: &str) -> Result<Read<f64>, Gap> {
+    let read = newest_value(snapshot, path)?;
+    match read.value {
+        Value::Number(value) if value.is_finite() => {
+            Ok(Read { value, source: read.source, age_s: read.age_s, quality: read.quality })
+        }
+        _ => Err(Gap::WrongKind),
+    }
+}
+
+/// The past value that a source gives under a name of its own (`X_15m_ago`, `X_1h_ago`, `X_baseline`).
+fn past_by_name(snapshot: &Snapshot, path: &str, ago: Duration) -> Result<Read<f64>, Gap> {
+    let suffixes: &[&str] = match ago {
+        QUARTER => &["_15m_ago"],
+        HOUR => &["_1h_ago", "_baseline"],
+        _ => &[],
+    };
+    suffixes
+        .iter()
+        .find_map(|suffix| newest(snapshot, &format!("{path}{suffix}")).ok())
+        .ok_or(Gap::NoBaseline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::derive::complete;
+
+    fn at(seconds: f64) -> Mono {
+        Mono::from_secs_f64(seconds)
+    }
+
+    fn completed(numbers: &[(&str, f64)]) -> Arc<Completed> {
+        let mut snapshot = Snapshot::new("scope", 10.0);
+        for (name, number) in numbers {
+            snapshot.set(name, Value::Number(*number), &Arc::from("test"));
+        }
+        Arc::new(complete(&snapshot))
+    }
+
+    fn span(seconds: u64) -> Window {
+        Window::Span(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_ring_reads_means_and_the_past() {
+        let mut ring = Ring::new(BTreeSet::from(["queue_depth".to_owned()]));
+        for second in 0..=120_u32 {
+            let depth = f64::from(second);
+            ring.push(completed(&[("queue_depth", depth)]), at(depth));
+        }
+        let value = |read: Result<Read<f64>, Gap>| read.expect("known").value;
+        assert!((value(ring.number("queue_depth", Window::Fast)) - 120.0).abs() < 1e-9);
+        assert!((value(ring.number("queue_depth", span(10))) - 115.5).abs() < 1e-9);
+        let ago = ring.number_ago("queue_depth", span(10), Duration::from_mins(1));
+        assert!((value(ago) - 55.5).abs() < 1e-9);
+        let hour = ring.number_ago("queue_depth", Window::Fast, HOUR);
+        assert_eq!(hour.expect_err("too young"), Gap::NoBaseline);
+        assert_eq!(ring.series("queue_depth").count(), 121);
+    }
+
+    #[test]
+    fn gaps_say_why() {
+        let mut ring = Ring::new(BTreeSet::from(["queue_depth".to_owned()]));
+        ring.push(completed(&[("queue_depth", 1.0)]), at(0.0));
+        let gap = |ring: &Ring, window| ring.number("queue_depth", window).expect_err("unknown");
+        assert_eq!(gap(&ring, span(60)), Gap::WarmingUp);
+        ring.push(completed(&[]), at(1.0));
+        assert_eq!(gap(&ring, Window::Fast), Gap::Stale);
+        let other = ring.number("reset_s", Window::Fast).expect_err("unknown");
+        assert_eq!(other, Gap::NoData(None));
+    }
+
+    #[test]
+    fn history_is_bounded() {
+        let mut ring = Ring::new(BTreeSet::from(["queue_depth".to_owned()]));
+        for second in 0..8_000_u32 {
+            ring.push(completed(&[("queue_depth", 1.0)]), at(f64::from(second)));
+        }
+        assert!(ring.series("queue_depth").count() <= 3_721);
+    }
+
+    #[test]
+    fn a_single_snapshot_stands_for_its_window() {
+        let done = completed(&[
+            ("originals_rps", 4.0),
+            ("originals_rps_15m_ago", 9.0),
+            ("tokens_per_request", 5.0),
+            ("tokens_per_request_baseline", 2.0),
+        ]);
+        let single = Single(&done);
+        let ago = |name: &str, seconds| {
+            single.number_ago(name, Window::Fast, Duration::from_secs(seconds)).map(|r| r.value)
+        };
+        assert_eq!(ago("originals_rps", 10), Ok(4.0));
+        assert_eq!(ago("originals_rps", 900), Ok(9.0));
+        assert_eq!(ago("tokens_per_request", 3_600), Ok(2.0));
+        assert_eq!(ago("tokens_per_request", 60), Err(Gap::NoBaseline));
+    }
+}

@@ -1,0 +1,419 @@
+//! Runbooks in memory: steps, causes and what they rest on. Knows no file format.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::admission::FlagValue;
+
+use super::expr::Expr;
+use super::predicate::Predicate;
+
+/// What a cause rests on. Each entry is an expression over evidence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Grounds {
+    /// All must be true; one that is false rules the cause out.
+    pub requires: Vec<Expr>,
+    /// Counted when true, never needed.
+    pub supports: Vec<Expr>,
+    /// True contradicts; unknown keeps the cause at likely.
+    pub refutes: Vec<Expr>,
+    /// True contradicts, because another cause explains it better; unknown does not matter.
+    pub unless: Vec<Expr>,
+    /// True or unknown keeps the cause at likely.
+    pub tentative: Vec<Expr>,
+}
+
+impl Grounds {
+    /// Every expression of every list.
+    pub fn all(&self) -> impl Iterator<Item = &Expr> {
+        [&self.requires, &self.supports, &self.refutes, &self.unless, &self.tentative]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// One cause that the triage can name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// Its id, one of the contract's list or a team's own.
+    pub id: String,
+    /// One sentence for a person.
+    pub say: String,
+    /// What it rests on.
+    pub grounds: Grounds,
+    /// The named plan to offer.
+    pub plan: Option<String>,
+}
+
+/// One branch of a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch {
+    /// When it is taken.
+    pub when: Expr,
+    /// The answer in words.
+    pub say: String,
+    /// Where it leads.
+    pub goto: Goto,
+}
+
+/// Where a step leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goto {
+    /// A node of the same runbook.
+    Node(String),
+    /// Another runbook, from its entry.
+    Runbook(String),
+}
+
+impl Goto {
+    /// Reads `node` or `runbook:id`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix("runbook:") {
+            Some(id) => Self::Runbook(id.to_owned()),
+            None => Self::Node(text.to_owned()),
+        }
+    }
+}
+
+/// One hypothesis of a ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypothesis {
+    /// Its id.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// What it rests on.
+    pub grounds: Grounds,
+    /// Where it leads.
+    pub goto: Goto,
+}
+
+/// A flip of one flag with all its guard rails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// The flag.
+    pub flag: String,
+    /// The value to set.
+    pub set: FlagValue,
+    /// Toward the flag's safe end.
+    pub safe: bool,
+    /// Other flags that must have these values.
+    pub needs: BTreeMap<String, FlagValue>,
+    /// Must be true; unknown refuses an unsafe flip.
+    pub guard: Expr,
+    /// The signals that the plan shows.
+    pub preview: Vec<String>,
+    /// The flag's name has to be typed.
+    pub typed: bool,
+    /// When a second person is needed, in words.
+    pub second_person: Option<String>,
+    /// How long the flip lasts.
+    pub ttl: Duration,
+    /// The timer drops the flip instead of reminding.
+    pub reverts: bool,
+    /// What shows that it worked.
+    pub verify: Expr,
+    /// By when.
+    pub verify_within: Duration,
+    /// Next when it worked.
+    pub verified: Goto,
+    /// Next when it did not.
+    pub failed: Goto,
+    /// Next when that cannot be told.
+    pub unknown: Goto,
+    /// How to take it back.
+    pub undo: Option<Undo>,
+}
+
+/// How to take an action back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undo {
+    /// The value to set.
+    pub set: FlagValue,
+    /// Where that leads.
+    pub goto: Goto,
+}
+
+/// How a runbook ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The incident is over.
+    Resolved,
+    /// Another runbook is the right one.
+    NotApplicable,
+    /// Cannot be told.
+    Inconclusive,
+    /// Somebody else has to go on.
+    Unresolved,
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Takes the first branch that is true.
+    Decide {
+        /// In order.
+        branches: Vec<Branch>,
+        /// When every branch is false.
+        otherwise: Goto,
+        /// When a branch is unknown before any is true.
+        unknown: Goto,
+    },
+    /// Takes the best of several hypotheses, or of several causes.
+    Rank {
+        /// Hypotheses of its own.
+        hypotheses: Vec<Hypothesis>,
+        /// Ids of causes, best guess first.
+        among: Vec<String>,
+        /// When all are ruled out or contradicted.
+        none: Goto,
+        /// When none stands and some cannot be told.
+        unknown: Goto,
+    },
+    /// Asks a person.
+    Human {
+        /// The question.
+        ask: String,
+        /// Answer and where it leads.
+        answers: Vec<(String, Goto)>,
+    },
+    /// Flips a flag.
+    Action(Box<Action>),
+    /// Ends the walk.
+    End {
+        /// How.
+        outcome: Outcome,
+        /// What to do now, in words.
+        say: String,
+        /// The cause that is named by ending here; only a triage has these.
+        cause: Option<String>,
+    },
+}
+
+/// One node of a runbook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its id.
+    pub id: String,
+    /// Its title, a question or an order.
+    pub title: String,
+    /// The text under it, Markdown.
+    pub prose: String,
+    /// The evidence to show, by name.
+    pub show: Vec<String>,
+    /// What it does.
+    pub step: Step,
+    /// Line of its heading in the file.
+    pub line: usize,
+}
+
+/// One runbook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Book {
+    /// Its id.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Who owns it.
+    pub owner: String,
+    /// The node where it starts.
+    pub entry: String,
+    /// Evidence by name.
+    pub evidence: BTreeMap<String, Predicate>,
+    /// The cause that it treats, if it is a cause's runbook.
+    pub cause: Option<Cause>,
+    /// Its nodes in the order of the file.
+    pub nodes: Vec<Node>,
+}
+
+impl Book {
+    /// The node with this id.
+    #[must_use]
+    pub fn node(&self, id: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+}
+
+/// Why runbooks do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LibraryError {
+    /// No triage.
+    #[error(
+        "there is no runbook `triage`; add triage.runbook.md or leave the built-in one in place"
+    )]
+    NoTriage,
+    /// Two files with one id.
+    #[error("the runbook `{id}` is there twice; give one of them another id")]
+    Twice {
+        /// The id.
+        id: String,
+    },
+    /// A name that stands for nothing.
+    #[error(
+        "runbook `{book}`: evidence `{name}` is defined neither there nor in triage; add it under [evidence]"
+    )]
+    NoEvidence {
+        /// The runbook.
+        book: String,
+        /// The name.
+        name: String,
+    },
+    /// A target that is not there.
+    #[error("runbook `{book}`: `{target}` is neither a node nor a runbook; check the spelling")]
+    NoTarget {
+        /// The runbook.
+        book: String,
+        /// The target.
+        target: String,
+    },
+}
+
+/// All runbooks, with the triage that leads to them. Checked as a whole when it is built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Library {
+    books: BTreeMap<String, Book>,
+}
+
+/// Id of the root-cause decision tree.
+pub const TRIAGE: &str = "triage";
+
+impl Library {
+    /// Puts runbooks together.
+    ///
+    /// # Errors
+    /// [`LibraryError`] when one is missing, doubled, or names evidence or a target that is not there.
+    pub fn new(books: impl IntoIterator<Item = Book>) -> Result<Self, LibraryError> {
+        let mut by_id = BTreeMap::new();
+        for book in books {
+            let id = book.id.clone();
+            if by_id.insert(id.clone(), book).is_some() {
+                return Err(LibraryError::Twice { id });
+            }
+        }
+        if !by_id.contains_key(TRIAGE) {
+            return Err(LibraryError::NoTriage);
+        }
+        let library = Self { books: by_id };
+        library.books.values().try_for_each(|book| library.check(book))?;
+        Ok(library)
+    }
+
+    /// The root-cause decision tree.
+    ///
+    /// # Panics
+    /// Never: [`Library::new`] refuses to build one without.
+    #[must_use]
+    pub fn triage(&self) -> &Book {
+        self.books.get(TRIAGE).expect("a library is built with a triage")
+    }
+
+    /// The runbook with this id.
+    #[must_use]
+    pub fn book(&self, id: &str) -> Option<&Book> {
+        self.books.get(id)
+    }
+
+    /// Every runbook, by id.
+    pub fn books(&self) -> impl Iterator<Item = &Book> {
+        self.books.values()
+    }
+
+    /// The cause with this id.
+    #[must_use]
+    pub fn cause(&self, id: &str) -> Option<&Cause> {
+        self.book(id)?.cause.as_ref()
+    }
+
+    /// The predicate that a name stands for in a runbook: its own, else the triage's.
+    #[must_use]
+    pub fn predicate<'a>(&'a self, book: &'a Book, name: &str) -> Option<&'a Predicate> {
+        book.evidence.get(name).or_else(|| self.triage().evidence.get(name))
+    }
+
+    fn check(&self, book: &Book) -> Result<(), LibraryError> {
+        for name in evidence_names(book) {
+            if self.predicate(book, name).is_none() {
+                let (book, name) = (book.id.clone(), name.to_owned());
+                return Err(LibraryError::NoEvidence { book, name });
+            }
+        }
+        let found = |goto: &Goto| match goto {
+            Goto::Node(id) => book.node(id).is_some(),
+            // Other runbooks may come from elsewhere; the linter warns of them.
+            Goto::Runbook(id) => book.id != TRIAGE || self.books.contains_key(id),
+        };
+        let lost = |target: &str| LibraryError::NoTarget {
+            book: book.id.clone(),
+            target: target.to_owned(),
+        };
+        if book.node(&book.entry).is_none() {
+            return Err(lost(&book.entry));
+        }
+        for node in &book.nodes {
+            for goto in node.step.targets() {
+                if !found(goto) {
+                    let (Goto::Node(target) | Goto::Runbook(target)) = goto;
+                    return Err(lost(target));
+                }
+            }
+            if let Step::Rank { among, .. } = &node.step
+                && let Some(target) = among.iter().find(|id| self.cause(id).is_none())
+            {
+                return Err(lost(target));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The evidence that a runbook names anywhere, repeats included.
+pub fn evidence_names(book: &Book) -> impl Iterator<Item = &str> {
+    let cause = book.cause.iter().flat_map(|cause| cause.grounds.all()).flat_map(Expr::names);
+    let nodes = book.nodes.iter().flat_map(|node| {
+        node.show.iter().map(String::as_str).chain(node.step.expressions().flat_map(Expr::names))
+    });
+    cause.chain(nodes)
+}
+
+impl Step {
+    /// Every way out.
+    #[must_use]
+    pub fn targets(&self) -> Vec<&Goto> {
+        match self {
+            Self::Decide { branches, otherwise, unknown } => {
+                branches.iter().map(|branch| &branch.goto).chain([otherwise, unknown]).collect()
+            }
+            Self::Rank { hypotheses, none, unknown, .. } => hypotheses
+                .iter()
+                .map(|hypothesis| &hypothesis.goto)
+                .chain([none, unknown])
+                .collect(),
+            Self::Human { answers, .. } => answers.iter().map(|(_, goto)| goto).collect(),
+            Self::Action(action) => [&action.verified, &action.failed, &action.unknown]
+                .into_iter()
+                .chain(action.undo.iter().map(|undo| &undo.goto))
+                .filter(|goto| **goto != Goto::Node(UNDO.to_owned()))
+                .collect(),
+            Self::End { .. } => Vec::new(),
+        }
+    }
+
+    /// Every expression over evidence.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let found: Vec<&Expr> = match self {
+            Self::Decide { branches, .. } => branches.iter().map(|branch| &branch.when).collect(),
+            Self::Rank { hypotheses, .. } => {
+                hypotheses.iter().flat_map(|hypothesis| hypothesis.grounds.all()).collect()
+            }
+            Self::Action(action) => vec![&action.guard, &action.verify],
+            Self::Human { .. } | Self::End { .. } => Vec::new(),
+        };
+        found.into_iter()
+    }
+}
+
+/// The target that stands for an action's own undo.
+pub const UNDO: &str = "undo";

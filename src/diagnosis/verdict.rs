@@ -1,0 +1,219 @@
+//! What a diagnosis says: a cause, how sure it is, by which path, on what evidence, and what it lacks.
+
+use std::fmt;
+
+/// How sure a verdict is. Ordered from weakest to strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Evidence it requires is false.
+    RuledOut,
+    /// Evidence it requires is unknown.
+    CannotTell,
+    /// Required evidence is true, and so is evidence against it. Offers no action.
+    Contradicted,
+    /// Required evidence is true; something that could refute it is unknown or not held long enough.
+    Likely,
+    /// All required evidence is true and nothing that could refute it is true or unknown.
+    Confirmed,
+}
+
+impl Standing {
+    /// The word used on screen and in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Likely => "likely",
+            Self::Contradicted => "contradicted",
+            Self::CannotTell => "cannot-tell",
+            Self::RuledOut => "ruled-out",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A truth value of Kleene's strong three-valued logic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Truth {
+    /// Holds.
+    True,
+    /// Does not hold.
+    False,
+    /// Cannot be told; the evidence says why.
+    Unknown,
+}
+
+impl Truth {
+    /// The word used in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::True => "true",
+            Self::False => "false",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Both hold: false wins over unknown.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (Self::True, Self::True) => Self::True,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// At least one holds: true wins over unknown.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::True, _) | (_, Self::True) => Self::True,
+            (Self::False, Self::False) => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The opposite; what is unknown stays unknown.
+    #[must_use]
+    pub const fn negate(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// One predicate as it was evaluated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Its name in the runbook (`storm`).
+    pub name: String,
+    /// Its text, as the runbook has it and the screen shows it.
+    pub predicate: String,
+    /// The signal it reads, for the trend beside it.
+    pub signal: String,
+    /// What was read, if known.
+    pub value: Option<f64>,
+    /// What it was compared with, if known.
+    pub threshold: Option<f64>,
+    /// True, false or unknown.
+    pub state: Truth,
+    /// The comparison holds, but not yet for as long as the predicate asks.
+    pub pending: bool,
+    /// Why unknown (`no-data`, `stale`, `thin`, `no-baseline`, `source-error`, `warming-up`), or a remark.
+    pub reason: Option<String>,
+    /// Seconds that the comparison has held.
+    pub held_s: f64,
+    /// Source of the reading.
+    pub source: Option<String>,
+    /// Age of the reading in seconds.
+    pub age_s: Option<f64>,
+    /// Quality word of the reading.
+    pub quality: Option<&'static str>,
+}
+
+/// One step of the walk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathStep {
+    /// The node's id in the runbook.
+    pub node: String,
+    /// The node's title, a question.
+    pub title: String,
+    /// What was answered there, in words.
+    pub branch: String,
+}
+
+/// One cause in the ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// The cause's id.
+    pub cause: String,
+    /// How sure.
+    pub standing: Standing,
+    /// Pieces of evidence for it.
+    pub evidence_for: usize,
+    /// Pieces of evidence against it.
+    pub evidence_against: usize,
+    /// Pieces of evidence that are unknown.
+    pub evidence_unknown: usize,
+    /// It holds beside the primary cause and feeds it.
+    pub contributing: bool,
+}
+
+/// A signal that the diagnosis wanted and did not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The signal's name.
+    pub signal: String,
+    /// Why it is missing.
+    pub reason: String,
+}
+
+/// The outcome of one diagnosis of one scope.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The cause's id, one of the contract's list.
+    pub cause: String,
+    /// How sure.
+    pub standing: Standing,
+    /// The quota scope.
+    pub scope: String,
+    /// One sentence for a person.
+    pub say: String,
+    /// The walk, first question first.
+    pub path: Vec<PathStep>,
+    /// The predicates that were looked at, those on the path first.
+    pub evidence: Vec<Evidence>,
+    /// The other causes worth a look, best first; ruled-out ones last.
+    pub also: Vec<Ranked>,
+    /// The signals that were wanted and not there.
+    pub missing: Vec<Missing>,
+    /// How many of the wanted signals were there.
+    pub used: usize,
+    /// How many signals were wanted.
+    pub of: usize,
+    /// The runbook to follow, by id.
+    pub runbook: Option<String>,
+    /// The named plan to offer (`contain`), if the runbook has one.
+    pub plan: Option<String>,
+    /// Remarks, such as a clamped value or `at-limit`.
+    pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Truth::{self, False, True, Unknown};
+
+    #[test]
+    fn the_tables_are_kleenes() {
+        let and = [
+            (True, True, True),
+            (True, False, False),
+            (True, Unknown, Unknown),
+            (False, Unknown, False),
+            (False, False, False),
+            (Unknown, Unknown, Unknown),
+        ];
+        for (left, right, expected) in and {
+            assert_eq!(left.and(right), expected, "{left:?} and {right:?}");
+            assert_eq!(right.and(left), expected, "{right:?} and {left:?}");
+            let dual = left.negate().or(right.negate()).negate();
+            assert_eq!(dual, expected, "not (not {left:?} or not {right:?})");
+        }
+        assert_eq!(Truth::from(true).or(Unknown), True);
+        assert_eq!(Truth::from(false).or(Unknown), Unknown);
+    }
+}

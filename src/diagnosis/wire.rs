@@ -1,0 +1,126 @@
+//! Verdicts and snapshots as JSON: the fields that programs outside rely on. Text in, text out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::signal::{Snapshot, Value, definition};
+
+use super::verdict::{Standing, Verdict};
+
+/// Window of a snapshot that does not say `window_s`.
+const DEFAULT_WINDOW_S: f64 = 60.0;
+/// Deepest nesting that is kept of a record.
+const MAX_DEPTH: usize = 8;
+
+/// The verdict with the fields of `weir diagnose --json`.
+#[must_use]
+pub fn verdict_to_json(verdict: &Verdict) -> Json {
+    let path: Vec<Json> =
+        verdict.path.iter().map(|step| json!({"node": step.node, "branch": step.branch})).collect();
+    let evidence: Vec<Json> = verdict
+        .evidence
+        .iter()
+        .map(|evidence| {
+            json!({
+                "predicate": evidence.predicate,
+                "value": evidence.value,
+                "threshold": evidence.threshold,
+                "state": evidence.state.word(),
+                "reason": evidence.reason,
+            })
+        })
+        .collect();
+    let also: Vec<Json> = verdict
+        .also
+        .iter()
+        .filter(|ranked| ranked.standing > Standing::RuledOut)
+        .map(|ranked| json!({"cause": ranked.cause, "standing": ranked.standing.word()}))
+        .collect();
+    let missing: Vec<Json> = verdict
+        .missing
+        .iter()
+        .map(|missing| json!({"signal": missing.signal, "reason": missing.reason}))
+        .collect();
+    json!({
+        "cause": verdict.cause,
+        "standing": verdict.standing.word(),
+        "scope": verdict.scope,
+        "say": verdict.say,
+        "path": path,
+        "evidence": evidence,
+        "also": also,
+        "missing": missing,
+        "used": verdict.used,
+        "of": verdict.of,
+        "runbook": verdict.runbook,
+        "plan": verdict.plan,
+        "notes": verdict.notes,
+    })
+}
+
+/// A snapshot from an object with the keys of the catalogue. A null is as good as absent; a key
+/// that is not in the catalogue is left out and named in the second part of the result.
+#[must_use]
+pub fn snapshot_from_json(object: &Map<String, Json>, source: &str) -> (Snapshot, Vec<String>) {
+    let window_s = object
+        .get("window_s")
+        .and_then(Json::as_f64)
+        .filter(|window| *window > 0.0)
+        .unwrap_or(DEFAULT_WINDOW_S);
+    let scope = object.get("scope").and_then(Json::as_str).unwrap_or_default();
+    let mut snapshot = Snapshot::new(scope, window_s);
+    let source: Arc<str> = Arc::from(source);
+    let mut strangers = Vec::new();
+    for (name, value) in object {
+        if name == "scope" {
+            continue;
+        }
+        if definition(name).is_none() {
+            strangers.push(name.clone());
+        } else if let Some(value) = value_from_json(value, MAX_DEPTH) {
+            snapshot.set(name, value, &source);
+        }
+    }
+    (snapshot, strangers)
+}
+
+fn value_from_json(json: &Json, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    Some(match json {
+        Json::Null => return None,
+        Json::Bool(yes) => Value::Bool(*yes),
+        Json::Number(number) => Value::Number(number.as_f64()?),
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(items) => {
+            Value::List(items.iter().filter_map(|item| value_from_json(item, depth)).collect())
+        }
+        Json::Object(parts) => Value::Map(
+            parts
+                .iter()
+                .filter_map(|(name, part)| Some((name.clone(), value_from_json(part, depth)?)))
+                .collect::<BTreeMap<_, _>>(),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_absent_and_strangers_are_named() {
+        let json = json!({
+            "window_s": 60, "attempts_rps": 3, "reset_s": null, "nonsense": 1,
+            "breaker": {"state": "open", "open_since_s": null},
+        });
+        let object = json.as_object().expect("an object");
+        let (snapshot, strangers) = snapshot_from_json(object, "file");
+        assert_eq!(snapshot.number("attempts_rps"), Some(3.0));
+        assert!(snapshot.get("reset_s").is_none());
+        assert_eq!(snapshot.value("breaker.state").and_then(Value::as_text), Some("open"));
+        assert!(snapshot.value("breaker.open_since_s").is_none());
+        assert_eq!(strangers, ["nonsense"]);
+    }
+}

@@ -15,3 +15,5 @@ pub mod ingest;
 
 pub mod diagnosis;
 
+pub mod flag;
+

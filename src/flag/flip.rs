@@ -1,0 +1,472 @@
+//! Carries one plan out: journal, send once, read back, journal.
+//!
+//! [`Flip`] decides the order and does nothing itself; [`carry_out`] does what it asks for. The
+//! intent is on disk before anything is sent, so that a crash leaves a question and never a secret.
+//! Nothing is ever sent twice.
+//!
+//! ```text
+//! ## Intent      => Sending | Done (the journal failed: nothing is sent)
+//! ## Sending     => Confirming | Doubting | Concluding
+//! ## Confirming  => Concluding
+//! ## Doubting    => Doubting | Concluding
+//! ## Concluding  => Done
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::store::{Author, EventChange, Store, StoreError};
+use super::types::{FlagTable, OnExpire, Outcome, Plan, Revision};
+use super::unsettled::{Settled, Unsettled, author_since, last_author};
+
+/// Pause between two reads while it is unknown whether the flip was stored.
+pub const REREAD_EVERY: Duration = Duration::from_secs(2);
+/// Reads after which the flip is handed back as unsettled.
+pub const REREADS_MAX: u32 = 30;
+
+/// What is written before anything is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Joins intent and conclusion.
+    pub request_id: String,
+    /// The plan's name.
+    pub plan: String,
+    /// The revision that was shown.
+    pub revision: Revision,
+    /// Who, and for which incident.
+    pub author: Author,
+    /// Why.
+    pub reason: String,
+    /// What will change.
+    pub changes: Vec<EventChange>,
+    /// Seconds until the timer.
+    pub ttl_s: Option<u64>,
+    /// What the timer does.
+    pub on_expire: OnExpire,
+    /// What will be verified, in words.
+    pub verify: String,
+}
+
+/// What is written when the flip is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conclusion {
+    /// Joins intent and conclusion.
+    pub request_id: String,
+    /// The plan's name.
+    pub plan: String,
+    /// How it ended.
+    pub end: FlipEnd,
+}
+
+/// How a flip ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlipEnd {
+    /// Stored, and read back as wanted.
+    Applied {
+        /// The revision that holds it.
+        revision: Revision,
+        /// How many instances use it already; `None` where that could not be read.
+        effective: Option<Effective>,
+    },
+    /// Stored, and changed again by somebody before it was read back.
+    Overwritten {
+        /// Who.
+        by: String,
+        /// The table's revision now.
+        revision: Revision,
+    },
+    /// Somebody was faster; nothing was stored.
+    Conflict {
+        /// Who changed the table last, whichever of its flags.
+        by: String,
+        /// The table's revision now.
+        revision: Revision,
+    },
+    /// The store refused; nothing was stored.
+    Refused {
+        /// In the store's words.
+        why: String,
+    },
+    /// There was no answer, and two equal reads show that nothing was stored.
+    NotStored {
+        /// What the table says.
+        why: String,
+    },
+    /// Nothing was sent, because the intent could not be written down.
+    NotSent {
+        /// What the journal said.
+        why: String,
+    },
+    /// Still unknown. Keep it, show it, and feed it every table that is read.
+    Unsettled(Unsettled),
+}
+
+impl FlipEnd {
+    /// The word used in the journal and in JSON.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Applied { .. } => "applied",
+            Self::Overwritten { .. } => "overwritten",
+            Self::Conflict { .. } => "conflict",
+            Self::Refused { .. } => "refused",
+            Self::NotStored { .. } => "not-stored",
+            Self::NotSent { .. } => "not-sent",
+            Self::Unsettled(_) => "unsettled",
+        }
+    }
+
+    /// One sentence for a person.
+    #[must_use]
+    pub fn say(&self) -> String {
+        match self {
+            Self::Applied { revision, effective } => {
+                let effective = effective.map_or_else(
+                    || "effective: not known".to_owned(),
+                    |Effective { on, of }| format!("effective on {on} of {of} instances"),
+                );
+                format!("stored at revision {revision}, {effective}")
+            }
+            Self::Overwritten { by, revision } => {
+                format!("stored, then changed again by {by} (revision {revision})")
+            }
+            Self::Conflict { by, revision } => format!(
+                "not stored: {by} has changed the table (revision {revision}); look at it and plan again"
+            ),
+            Self::Refused { why } => format!("refused, nothing was stored: {why}"),
+            Self::NotStored { why } => format!("no answer came, and it was not stored: {why}"),
+            Self::NotSent { why } => format!("not sent, the journal cannot be written: {why}"),
+            Self::Unsettled(unsettled) => unsettled.to_string(),
+        }
+    }
+}
+
+/// How far a stored value has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effective {
+    /// Instances that use every value of the flip.
+    pub on: usize,
+    /// Instances there are.
+    pub of: usize,
+}
+
+/// Why a plan may not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FlipError {
+    /// A guard is false, or unknown while a change leads away from safe.
+    #[error("the plan is refused; this does not hold or cannot be told: {guard}")]
+    Guard {
+        /// The guard's text.
+        guard: String,
+    },
+    /// An earlier flip of the same flag got no answer yet.
+    #[error("the plan must wait: {what}")]
+    Blocked {
+        /// What is unsettled.
+        what: String,
+    },
+    /// No reason was given.
+    #[error("a flip needs a reason; the next person on call will read it")]
+    NoReason,
+    /// Nobody's name was given.
+    #[error("a flip needs a name to stand under; set WEIR_ACTOR or USER")]
+    NoActor,
+    /// The plan belongs to another table.
+    #[error("the plan was made for revision {plan}, the table shown is at {shown}; plan again")]
+    OtherRevision {
+        /// The plan's.
+        plan: Revision,
+        /// The table's.
+        shown: Revision,
+    },
+}
+
+/// What has to be done next.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Write this down and make it durable, then call [`Flip::on_intent_written`].
+    WriteIntent(&'a Intent),
+    /// Send this once, then call [`Flip::on_outcome`].
+    Send(&'a Plan, &'a Author),
+    /// Wait, read the table, then call [`Flip::on_table`].
+    Read {
+        /// How long to wait first.
+        after: Duration,
+    },
+    /// Write this down, then call [`Flip::on_conclusion_written`].
+    WriteConclusion(&'a Conclusion),
+    /// Over, and how.
+    Done(&'a FlipEnd),
+}
+
+#[derive(Debug)]
+enum State {
+    Intent,
+    Sending,
+    Confirming { revision: Revision },
+    Doubting { unsettled: Unsettled, reads: u32 },
+    Concluding(Conclusion),
+    Done(FlipEnd),
+}
+
+/// One plan being carried out. Ask [`Flip::next`], do it, report it; an answer that does not
+/// belong to the step that was asked for changes nothing.
+#[derive(Debug)]
+pub struct Flip {
+    plan: Plan,
+    author: Author,
+    intent: Intent,
+    state: State,
+    table: Option<FlagTable>,
+    log_error: Option<String>,
+}
+
+impl Flip {
+    /// Takes a confirmed plan, the table that was shown with it, and the flips still unsettled.
+    ///
+    /// # Errors
+    /// [`FlipError`] when the plan may not be carried out.
+    pub fn new(
+        plan: Plan,
+        shown: &FlagTable,
+        author: Author,
+        unsettled: &[Unsettled],
+    ) -> Result<Self, FlipError> {
+        if let Some(guard) = plan.refused() {
+            return Err(FlipError::Guard { guard: guard.text.clone() });
+        }
+        if let Some(guard) = unsettled.iter().find_map(|earlier| earlier.blocks(&plan)) {
+            return Err(FlipError::Blocked { what: guard.text });
+        }
+        if plan.reason.trim().is_empty() {
+            return Err(FlipError::NoReason);
+        }
+        if author.actor.trim().is_empty() {
+            return Err(FlipError::NoActor);
+        }
+        if plan.revision != shown.revision {
+            return Err(FlipError::OtherRevision { plan: plan.revision, shown: shown.revision });
+        }
+        let intent = Intent {
+            request_id: plan.request_id.clone(),
+            plan: plan.name.clone(),
+            revision: plan.revision,
+            author: author.clone(),
+            reason: plan.reason.clone(),
+            changes: event_changes(&plan, shown),
+            ttl_s: plan.ttl_s,
+            on_expire: plan.on_expire,
+            verify: plan.verify.clone(),
+        };
+        Ok(Self { plan, author, intent, state: State::Intent, table: None, log_error: None })
+    }
+
+    /// What has to be done now.
+    #[must_use]
+    pub fn next(&self) -> Step<'_> {
+        match &self.state {
+            State::Intent => Step::WriteIntent(&self.intent),
+            State::Sending => Step::Send(&self.plan, &self.author),
+            State::Confirming { .. } | State::Doubting { reads: 0, .. } => {
+                Step::Read { after: Duration::ZERO }
+            }
+            State::Doubting { .. } => Step::Read { after: REREAD_EVERY },
+            State::Concluding(conclusion) => Step::WriteConclusion(conclusion),
+            State::Done(end) => Step::Done(end),
+        }
+    }
+
+    /// The intent was made durable, or could not be.
+    pub fn on_intent_written(&mut self, written: Result<(), String>) {
+        if matches!(self.state, State::Intent) {
+            self.state = match written {
+                Ok(()) => State::Sending,
+                Err(why) => State::Done(FlipEnd::NotSent { why }),
+            };
+        }
+    }
+
+    /// The store's answer.
+    pub fn on_outcome(&mut self, outcome: Outcome) {
+        if !matches!(self.state, State::Sending) {
+            return;
+        }
+        match outcome {
+            Outcome::Applied { revision } => self.state = State::Confirming { revision },
+            Outcome::Conflict { current } => {
+                let by = author_since(&current, self.plan.revision);
+                let revision = current.revision;
+                self.table = Some(current);
+                self.conclude(FlipEnd::Conflict { by, revision });
+            }
+            Outcome::Refused { why } => self.conclude(FlipEnd::Refused { why }),
+            Outcome::Unknown { why } => {
+                let unsettled = Unsettled::new(&self.plan, why);
+                self.state = State::Doubting { unsettled, reads: 0 };
+            }
+        }
+    }
+
+    /// The table as it was read, or why not.
+    pub fn on_table(&mut self, read: Result<FlagTable, StoreError>) {
+        match &mut self.state {
+            State::Confirming { revision } => {
+                let revision = *revision;
+                let end = match &read {
+                    Ok(table) => self.compare(table, revision),
+                    Err(_) => FlipEnd::Applied { revision, effective: None },
+                };
+                self.conclude(end);
+            }
+            State::Doubting { unsettled, reads } => {
+                *reads += 1;
+                let settled = if let Ok(table) = &read {
+                    unsettled.on_read(table)
+                } else {
+                    unsettled.on_failed_read();
+                    None
+                };
+                match (settled, &read) {
+                    (Some(Settled::Stored { revision }), Ok(table)) => {
+                        let effective = effective(&self.plan, table);
+                        self.conclude(FlipEnd::Applied { revision, effective });
+                    }
+                    (Some(Settled::NotStored { why }), _) => {
+                        self.conclude(FlipEnd::NotStored { why });
+                    }
+                    _ if *reads >= REREADS_MAX => {
+                        let unsettled = unsettled.clone();
+                        self.conclude(FlipEnd::Unsettled(unsettled));
+                    }
+                    _ => {}
+                }
+            }
+            _ => return,
+        }
+        if let Ok(table) = read {
+            self.table = Some(table);
+        }
+    }
+
+    /// The conclusion was written, or could not be; the flip is over either way.
+    pub fn on_conclusion_written(&mut self, written: Result<(), String>) {
+        if let State::Concluding(conclusion) = &self.state {
+            self.log_error = written.err();
+            self.state = State::Done(conclusion.end.clone());
+        }
+    }
+
+    fn conclude(&mut self, end: FlipEnd) {
+        self.state = State::Concluding(Conclusion {
+            request_id: self.plan.request_id.clone(),
+            plan: self.plan.name.clone(),
+            end,
+        });
+    }
+
+    fn compare(&self, table: &FlagTable, revision: Revision) -> FlipEnd {
+        let as_wanted =
+            self.plan.changes.iter().all(|change| {
+                table.get(&change.key).is_some_and(|flag| *flag.stored() == change.to)
+            });
+        if as_wanted {
+            return FlipEnd::Applied { revision, effective: effective(&self.plan, table) };
+        }
+        let keys = self.plan.changes.iter().map(|change| change.key.as_str());
+        FlipEnd::Overwritten { by: last_author(table, keys), revision: table.revision }
+    }
+}
+
+/// Where flips are written down. Both calls return once the entry is on disk.
+pub trait FlipLog: Send + Sync {
+    /// Before anything is sent.
+    ///
+    /// # Errors
+    /// Why it could not be written; the flip is then not sent.
+    fn intent(&self, intent: &Intent) -> Result<(), String>;
+
+    /// When it is over.
+    ///
+    /// # Errors
+    /// Why it could not be written; the flip has happened all the same.
+    fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String>;
+}
+
+/// What a flip leaves behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlipReport {
+    /// How it ended.
+    pub end: FlipEnd,
+    /// The last table that was read on the way.
+    pub table: Option<FlagTable>,
+    /// Why the end could not be written down, if so.
+    pub log_error: Option<String>,
+}
+
+/// Does what `flip` asks for until it is over. Takes at most [`REREADS_MAX`] reads.
+pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipLog>) -> FlipReport {
+    loop {
+        match flip.next() {
+            Step::WriteIntent(intent) => {
+                let (log, intent) = (Arc::clone(&log), intent.clone());
+                flip.on_intent_written(on_disk(move || log.intent(&intent)).await);
+            }
+            Step::Send(plan, author) => {
+                let outcome = store.apply(plan, author).await;
+                flip.on_outcome(outcome);
+            }
+            Step::Read { after } => {
+                tokio::time::sleep(after).await;
+                flip.on_table(store.list().await);
+            }
+            Step::WriteConclusion(conclusion) => {
+                let (log, conclusion) = (Arc::clone(&log), conclusion.clone());
+                flip.on_conclusion_written(on_disk(move || log.conclusion(&conclusion)).await);
+            }
+            Step::Done(end) => {
+                let end = end.clone();
+                return FlipReport { end, table: flip.table, log_error: flip.log_error };
+            }
+        }
+    }
+}
+
+/// Runs a write that waits for the disk where it does not hold up the screen.
+///
+/// # Errors
+/// The write's own, or that its thread stopped.
+pub async fn on_disk(
+    write: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
+    tokio::task::spawn_blocking(write)
+        .await
+        .unwrap_or_else(|error| Err(format!("the journal's writer stopped: {error}")))
+}
+
+fn event_changes(plan: &Plan, shown: &FlagTable) -> Vec<EventChange> {
+    let change = |planned: &super::PlannedChange| {
+        let state = shown.get(&planned.key);
+        EventChange {
+            key: planned.key.clone(),
+            base: state.map_or_else(|| planned.from.clone(), |state| state.base.clone()),
+            from: state.and_then(|state| state.overridden.clone()),
+            to: (!planned.drops_override).then(|| planned.to.clone()),
+        }
+    };
+    plan.changes.iter().map(change).collect()
+}
+
+/// Counts the instances that use every value of the plan.
+fn effective(plan: &Plan, table: &FlagTable) -> Option<Effective> {
+    let uses = |instance: &String| {
+        plan.changes.iter().all(|change| {
+            let flag = table.get(&change.key);
+            flag.and_then(|flag| flag.effective.get(instance)) == Some(&change.to)
+        })
+    };
+    let first = plan.changes.first().and_then(|change| table.get(&change.key))?;
+    let of = first.effective.len();
+    (of > 0).then(|| Effective { on: first.effective.keys().filter(|name| uses(name)).count(), of })
+}

@@ -1,0 +1,263 @@
+//! Which changes must wait for what: the rules that keep a rollback from bringing the storm back.
+//!
+//! Pure: table and signals in, guards out. The gate enforces the same rules; both ends use this.
+//! Thresholds are those of the flag research, R14 (`research/runbooks.md`).
+
+use std::sync::Arc;
+
+use crate::admission::{Direction, FlagValue};
+use crate::signal::Snapshot;
+
+use super::condition::{Condition, all};
+use super::types::{FlagTable, Guard, PlannedChange};
+
+/// Attempts per original above which something still retries what it should not.
+pub(super) const AMPLIFICATION_CALM: f64 = 1.1;
+/// Offered requests per original above which the layers above still repeat.
+const CLIENT_MULTIPLICATION_CALM: f64 = 1.3;
+/// Share of each meter that must be free before the gate lets more through.
+const HEADROOM_FREE: f64 = 0.15;
+/// Tries per original that count as capped: one retry.
+const CAPPED_ATTEMPTS_MAX: f64 = 2.0;
+/// Tries that one flip may add.
+const ATTEMPTS_STEP_MAX: f64 = 1.0;
+/// Refusals per second that count as none.
+const SHED_RPS_NONE: f64 = 0.01;
+
+/// The interlocks that these changes meet. An empty list means that none applies.
+#[must_use]
+pub fn interlocks(
+    changes: &[PlannedChange],
+    table: &FlagTable,
+    scopes: &[Arc<Snapshot>],
+) -> Vec<Guard> {
+    let after = After { changes, table };
+    let riskier = |wanted: fn(&str) -> bool| {
+        changes.iter().any(|change| change.direction == Direction::Riskier && wanted(&change.key))
+    };
+    let mut guards = Vec::new();
+    if riskier(is_admission_strength) {
+        guards.extend(lowering_admission(&after, scopes));
+    }
+    if riskier(|key| key.starts_with("retry.")) {
+        guards.extend(raising_retries(&after));
+    }
+    if changes.iter().any(|change| change.key == "admission.mode" && is_word("enforce", &change.to))
+    {
+        guards.push(quota_known(scopes));
+    }
+    guards
+}
+
+/// The flags that say how much of the traffic admission decides about.
+pub(super) fn is_admission_strength(key: &str) -> bool {
+    matches!(key, "admission.mode" | "admission.enforced_ratio")
+}
+
+fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
+    let mut guards = vec![
+        Guard {
+            text: format!(
+                "retry.max_attempts is at most {CAPPED_ATTEMPTS_MAX}, stored and effective: {}",
+                after.shown("retry.max_attempts")
+            ),
+            holds: after.everywhere(
+                "retry.max_attempts",
+                |value| matches!(value, FlagValue::Number(n) if *n <= CAPPED_ATTEMPTS_MAX),
+            ),
+        },
+        Guard {
+            text: format!(
+                "the gateway owns the retries, stored and effective: {}",
+                after.shown("retry.owner")
+            ),
+            holds: after.everywhere("retry.owner", |value| is_word("gateway", value)),
+        },
+    ];
+    let conditions = [
+        Condition::below("amplification", AMPLIFICATION_CALM),
+        Condition::below("client_multiplication", CLIENT_MULTIPLICATION_CALM),
+        Condition::above("tpm_headroom", HEADROOM_FREE),
+        Condition::above("rpm_headroom", HEADROOM_FREE),
+        // A gate that still refuses stands before more demand than the quota carries.
+        Condition::below("shed_rps", SHED_RPS_NONE),
+    ];
+    guards.extend(conditions.iter().map(|condition| ask(condition, scopes)));
+    let half_age = after.number("queue.max_age_s").map(|age_s| age_s / 2.0);
+    guards.push(match half_age {
+        Some(bound) => ask(&Condition::at_most("queue_oldest_age_s", bound), scopes),
+        None => Guard { text: "queue.max_age_s is not in the table".to_owned(), holds: None },
+    });
+    guards
+}
+
+fn raising_retries(after: &After) -> Vec<Guard> {
+    let mut guards = vec![Guard {
+        text: format!(
+            "admission.mode is enforce, stored and effective: {}",
+            after.shown("admission.mode")
+        ),
+        holds: after.everywhere("admission.mode", |value| is_word("enforce", value)),
+    }];
+    let step = after.changes.iter().find_map(|change| match (&change.from, &change.to) {
+        (FlagValue::Number(from), FlagValue::Number(to)) if change.key == "retry.max_attempts" => {
+            Some(to - from)
+        }
+        _ => None,
+    });
+    guards.extend(step.map(|step| Guard {
+        text: format!("retry.max_attempts rises by at most {ATTEMPTS_STEP_MAX} a flip: {step:+}"),
+        holds: Some(step <= ATTEMPTS_STEP_MAX),
+    }));
+    guards
+}
+
+/// Enforcing with an unknown quota works on configured limits alone; that deserves a warning and
+/// no more, since it is the safe direction.
+fn quota_known(scopes: &[Arc<Snapshot>]) -> Guard {
+    let known = |signal: &str| {
+        !scopes.is_empty() && scopes.iter().all(|scope| scope.number(signal).is_some())
+    };
+    let holds = (known("tpm_headroom") && known("rpm_headroom")).then_some(true);
+    Guard { text: "the provider's token and request quota is known".to_owned(), holds }
+}
+
+fn ask(condition: &Condition, scopes: &[Arc<Snapshot>]) -> Guard {
+    let finding = condition.ask(scopes);
+    Guard { text: format!("{condition}: {}", finding.seen), holds: finding.holds }
+}
+
+fn is_word(word: &str, value: &FlagValue) -> bool {
+    matches!(value, FlagValue::Word(is) if is == word)
+}
+
+/// The table as it will be once the changes are stored.
+struct After<'a> {
+    changes: &'a [PlannedChange],
+    table: &'a FlagTable,
+}
+
+impl After<'_> {
+    fn planned(&self, key: &str) -> Option<&FlagValue> {
+        self.changes.iter().find(|change| change.key == key).map(|change| &change.to)
+    }
+
+    fn value(&self, key: &str) -> Option<&FlagValue> {
+        self.planned(key).or_else(|| self.table.get(key).map(super::FlagState::stored))
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        match self.value(key)? {
+            FlagValue::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn shown(&self, key: &str) -> String {
+        self.value(key).map_or_else(|| "unknown".to_owned(), ToString::to_string)
+    }
+
+    /// Whether the value fits in the store and on every instance. What this very plan sets counts
+    /// as it will be stored, because all or none of it is.
+    fn everywhere(&self, key: &str, fits: impl Fn(&FlagValue) -> bool) -> Option<bool> {
+        if let Some(value) = self.planned(key) {
+            return Some(fits(value));
+        }
+        let flag = self.table.get(key)?;
+        let told = !flag.effective.is_empty();
+        let effective = told.then(|| flag.effective.values().all(&fits));
+        all([Some(fits(flag.stored())), effective])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{calm_but, table, value};
+    use super::super::plan::{Evidence, Terms, plan, wanted};
+    use super::*;
+
+    fn refused(words: &[&str], table: &FlagTable, scopes: &[Arc<Snapshot>]) -> Option<String> {
+        let changes = wanted(words).expect("a test names real flags");
+        let evidence = Evidence { scopes, verdict: None };
+        let plan = plan("t", table, &changes, &evidence, Terms::default()).expect("a plan");
+        plan.refused().map(|guard| guard.text.clone())
+    }
+
+    #[test]
+    fn admission_goes_down_only_when_every_guard_holds() {
+        let check = |name: &'static str, number: Option<f64>, expected: Option<&str>| {
+            for down in ["admission.mode=off", "admission.mode=shadow"] {
+                let refused = refused(&[down], &table(&[]), &[calm_but(name, number)]);
+                let matches = match (&refused, expected) {
+                    (Some(text), Some(part)) => text.contains(part),
+                    (None, None) => true,
+                    _ => false,
+                };
+                assert!(matches, "{down} with {name} {number:?}: {refused:?}");
+            }
+        };
+        check("amplification", Some(1.09), None);
+        check("amplification", Some(1.1), Some("amplification < 1.1: 1.10"));
+        check("amplification", None, Some("amplification < 1.1: unknown"));
+        check("client_multiplication", Some(1.3), Some("client_multiplication"));
+        check("tpm_headroom", Some(0.151), None);
+        check("tpm_headroom", Some(0.15), Some("tpm_headroom > 0.15"));
+        check("rpm_headroom", None, Some("rpm_headroom"));
+        check("shed_rps", Some(113.0), Some("shed_rps"));
+        check("queue_oldest_age_s", Some(5.0), None);
+        check("queue_oldest_age_s", Some(5.1), Some("queue_oldest_age_s <= 5"));
+    }
+
+    #[test]
+    fn the_same_holds_for_a_smaller_enforced_share() {
+        let storm = calm_but("amplification", Some(9.3));
+        let down = ["admission.enforced_ratio=0.5"];
+        assert!(refused(&down, &table(&[]), std::slice::from_ref(&storm)).is_some());
+        let lowered = table(&[("admission.enforced_ratio", "0.5")]);
+        assert_eq!(refused(&["admission.enforced_ratio=1"], &lowered, &[storm]), None);
+    }
+
+    #[test]
+    fn without_signals_the_safe_direction_stays_open_and_the_other_shut() {
+        assert!(refused(&["admission.mode=off"], &table(&[]), &[]).is_some());
+        let off = table(&[("admission.mode", "off")]);
+        assert_eq!(refused(&["admission.mode=enforce"], &off, &[]), None);
+    }
+
+    #[test]
+    fn retries_must_be_owned_and_capped_on_every_instance() {
+        let calm = [calm_but("shed_rps", Some(0.0))];
+        let many = table(&[("retry.max_attempts", "3")]);
+        let text = refused(&["admission.mode=off"], &many, &calm).expect("three tries");
+        assert!(text.starts_with("retry.max_attempts is at most 2"), "{text}");
+        let clients = table(&[("retry.owner", "client")]);
+        let text = refused(&["admission.mode=off"], &clients, &calm).expect("clients retry");
+        assert!(text.starts_with("the gateway owns the retries"), "{text}");
+        let mut lagging = table(&[]);
+        let flag = lagging.flags.iter_mut().find(|flag| flag.key == "retry.max_attempts");
+        let effective = &mut flag.expect("in the table").effective;
+        effective.insert("gw-2".to_owned(), value("retry.max_attempts", "3"));
+        assert!(refused(&["admission.mode=off"], &lagging, &calm).is_some());
+    }
+
+    #[test]
+    fn retries_rise_one_by_one_and_only_while_admission_enforces() {
+        let check = |words: &[&str], overrides: &[(&str, &str)], allowed: bool| {
+            let calm = [calm_but("shed_rps", Some(0.0))];
+            let refused = refused(words, &table(overrides), &calm);
+            assert_eq!(refused.is_none(), allowed, "{words:?} from {overrides:?}: {refused:?}");
+        };
+        check(&["retry.max_attempts=3"], &[], true);
+        check(&["retry.max_attempts=4"], &[], false);
+        check(&["retry.max_attempts=3"], &[("admission.mode", "shadow")], false);
+        check(&["retry.owner=client"], &[("admission.mode", "off")], false);
+        check(&["retry.budget_ratio=0.5"], &[("admission.mode", "off")], false);
+        check(&["retry.max_attempts=1"], &[("admission.mode", "off")], true);
+        // One plan may do both, because all of it is stored or none.
+        check(
+            &["admission.mode=enforce", "retry.max_attempts=3"],
+            &[("admission.mode", "off")],
+            true,
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! Reading and changing flags: stores, plans, interlocks. The only room that changes anything.
+//!
+//! A flip is always read, plan, confirm, carry out, verify. The rules (`interlock`, `plan`,
+//! `verify`, `flip`, `unsettled`) are pure; I/O is in the stores and in [`carry_out`].
+
+mod condition;
+#[cfg(test)]
+mod fixture;
+mod flip;
+mod history;
+mod interlock;
+mod plan;
+mod plan_wire;
+mod snapshot_wire;
+mod store;
+mod types;
+mod unsettled;
+mod verify;
+mod weir_admin;
+pub mod wire;
+
+pub use condition::{Compare, Condition, Finding};
+pub use flip::{
+    Conclusion, Effective, Flip, FlipEnd, FlipError, FlipLog, FlipReport, Intent, REREAD_EVERY,
+    REREADS_MAX, Step, carry_out, on_disk,
+};
+pub use history::{UNDO_OF, newest_in_force};
+pub use interlock::interlocks;
+pub use plan::{
+    Confirmation, Evidence, PlanError, TTL_RISKY_S, TTL_S_MAX, TTL_SAFE_S, Terms, all_safe,
+    confirmation, named, plan, undo, wanted,
+};
+pub use store::{
+    Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
+};
+pub use types::{
+    Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Plan, PlannedChange, Revision,
+};
+pub use unsettled::{Settled, Unsettled};
+pub use verify::{HOLD, Progress, Verify, WITHIN};
+pub use weir_admin::{TIMEOUT, Token, WeirAdmin, apply_body};

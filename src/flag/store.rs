@@ -1,0 +1,180 @@
+//! What any flag store can be asked: its table, a change, its history, and what it cannot do.
+//!
+//! A store never retries and never panics. A change without an answer is [`Outcome::Unknown`].
+
+use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::admission::FlagValue;
+
+use super::types::{FlagTable, Outcome, Plan, Revision};
+
+/// How a store keeps two writers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompareAndSet {
+    /// One of two racing writers wins, the other is told.
+    Atomic,
+    /// The check narrows the window and does not close it.
+    Advisory,
+    /// The last writer wins.
+    None,
+}
+
+/// What a store can do. The screen shows what it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent abilities, each shown by name")]
+pub struct Capabilities {
+    /// How two writers are kept apart.
+    pub compare_and_set: CompareAndSet,
+    /// Timers run in the store, also when weir does not.
+    pub timer: bool,
+    /// The store keeps its own history.
+    pub audit: bool,
+    /// It tells what each instance really uses.
+    pub effective: bool,
+    /// A change carries a reason.
+    pub comment: bool,
+}
+
+/// In whose name a change is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The person.
+    pub actor: String,
+    /// The incident that it belongs to.
+    pub incident: Option<String>,
+}
+
+/// What kind of event the store's history holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Somebody changed flags.
+    Change,
+    /// A timer ran out and dropped overrides.
+    Expire,
+    /// A timer ran out and only reminds.
+    Remind,
+    /// Of a newer server.
+    #[serde(other)]
+    Other,
+}
+
+/// One flag of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventChange {
+    /// The flag.
+    pub key: String,
+    /// Its base value then.
+    pub base: FlagValue,
+    /// The override before, `None` when the base held.
+    pub from: Option<FlagValue>,
+    /// The override afterwards, `None` when the base holds.
+    pub to: Option<FlagValue>,
+}
+
+impl EventChange {
+    /// The stored value before.
+    #[must_use]
+    pub fn value_before(&self) -> &FlagValue {
+        self.from.as_ref().unwrap_or(&self.base)
+    }
+
+    /// The stored value afterwards.
+    #[must_use]
+    pub fn value_after(&self) -> &FlagValue {
+        self.to.as_ref().unwrap_or(&self.base)
+    }
+}
+
+/// One entry of the store's history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlagEvent {
+    /// Position in the history, from 1.
+    pub seq: u64,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// Who.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+    /// The incident that it belongs to.
+    pub incident: Option<String>,
+    /// The id of the request that made it.
+    pub request_id: Option<String>,
+    /// The table's revision afterwards.
+    pub revision: Revision,
+    /// What kind.
+    pub kind: EventKind,
+    /// What changed.
+    pub changes: Vec<EventChange>,
+}
+
+/// Why a store could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// The address does not work at all.
+    #[error(
+        "`{url}` is not the address of an admin API: {why}; it looks like http://127.0.0.1:9901"
+    )]
+    Address {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody answered in time, or the connection broke.
+    #[error("{store} did not answer: {why}; is the gateway up, and is this its admin address?")]
+    Unreachable {
+        /// The store.
+        store: String,
+        /// What happened.
+        why: String,
+    },
+    /// The store answered with a refusal.
+    #[error("{store} refused with {status}: {why}")]
+    Refused {
+        /// The store.
+        store: String,
+        /// HTTP status.
+        status: u16,
+        /// In the store's words, or what to do.
+        why: String,
+    },
+    /// The answer is not what the API promises.
+    #[error("{store} answered {what} in a form that this weir does not know: {why}")]
+    Malformed {
+        /// The store.
+        store: String,
+        /// What was asked.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A place where flags live. Used as `Arc<dyn Store>`; the futures borrow the store.
+pub trait Store: Send + Sync {
+    /// Its name on screen and in errors.
+    fn name(&self) -> &str;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Reads the whole table.
+    ///
+    /// # Errors
+    /// [`StoreError`] when there is no usable answer in time.
+    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>>;
+
+    /// Sends the plan once, at the plan's revision. Everything is stored or nothing.
+    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome>;
+
+    /// The history after event `since`, oldest first; 0 for all of it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when there is no usable answer in time.
+    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>>;
+}

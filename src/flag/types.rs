@@ -1,0 +1,185 @@
+//! What a flag store knows and answers, whichever store it is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+
+use crate::admission::{Direction, FlagValue};
+
+/// The version of the whole flag table. A change names the revision that its author has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a timer does when it runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExpire {
+    /// Drops the override.
+    Revert,
+    /// Leaves it and reminds people.
+    Remind,
+}
+
+/// One flag as the store shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlagState {
+    /// Its key.
+    pub key: String,
+    /// The value without an override.
+    pub base: FlagValue,
+    /// The override, if there is one. This is the stored value.
+    pub overridden: Option<FlagValue>,
+    /// What each instance really uses, by instance name.
+    pub effective: BTreeMap<String, FlagValue>,
+    /// The flag's safe end.
+    pub safe: FlagValue,
+    /// Revision of its last change.
+    pub revision: Revision,
+    /// Who changed it last.
+    pub by: Option<String>,
+    /// When.
+    pub at: Option<DateTime<Utc>>,
+    /// When the override's timer runs out.
+    pub expires: Option<DateTime<Utc>>,
+}
+
+impl FlagState {
+    /// The stored value: the override, else the base.
+    #[must_use]
+    pub fn stored(&self) -> &FlagValue {
+        self.overridden.as_ref().unwrap_or(&self.base)
+    }
+}
+
+/// All flags at one revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlagTable {
+    /// The table's revision.
+    pub revision: Revision,
+    /// The flags, in the order of the table.
+    pub flags: Vec<FlagState>,
+}
+
+impl FlagTable {
+    /// The flag with this key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&FlagState> {
+        self.flags.iter().find(|flag| flag.key == key)
+    }
+}
+
+/// One wanted change: a new value, or `None` to drop the override.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The flag.
+    pub key: String,
+    /// The value to store, `None` drops the override.
+    pub to: Option<FlagValue>,
+}
+
+/// One line of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedChange {
+    /// The flag.
+    pub key: String,
+    /// The stored value now.
+    pub from: FlagValue,
+    /// The stored value afterwards.
+    pub to: FlagValue,
+    /// The change drops the override instead of setting one.
+    pub drops_override: bool,
+    /// Toward the safe end or away from it.
+    pub direction: Direction,
+    /// Who changed it last, and when.
+    pub last: Option<(String, DateTime<Utc>)>,
+}
+
+/// One interlock or guard of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// What is asked, in words.
+    pub text: String,
+    /// `None` when it cannot be told; that refuses a riskier change and warns on a safer one.
+    pub holds: Option<bool>,
+}
+
+/// What will be done, shown before it is done. All or none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// `contain`, or the flag's key.
+    pub name: String,
+    /// The changes.
+    pub changes: Vec<PlannedChange>,
+    /// The revision that this plan was made from, sent as `If-Match`.
+    pub revision: Revision,
+    /// Interlocks and guards.
+    pub guards: Vec<Guard>,
+    /// Blast radius in words: instances, scopes, share of traffic.
+    pub reach: String,
+    /// Why; the person may edit it.
+    pub reason: String,
+    /// What will show that it worked, in words.
+    pub verify: String,
+    /// Seconds until the timer, if one is set.
+    pub ttl_s: Option<u64>,
+    /// What the timer does.
+    pub on_expire: OnExpire,
+    /// Makes a repeat of the request harmless.
+    pub request_id: String,
+    /// It takes a flip back. A state that held a moment ago is a person's to choose again: its guards
+    /// warn and do not refuse, and a risky one is still confirmed by typing.
+    pub undo: bool,
+}
+
+impl Plan {
+    /// Whether any change leads away from its safe end.
+    #[must_use]
+    pub fn is_risky(&self) -> bool {
+        self.changes.iter().any(|change| change.direction == Direction::Riskier)
+    }
+
+    /// Why the plan must not be applied, if so: a guard that is false, or one that is unknown when
+    /// a change leads away from the safe end. Never for an undo.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Guard> {
+        if self.undo {
+            return None;
+        }
+        let risky = self.is_risky();
+        self.guards.iter().find(|guard| match guard.holds {
+            Some(holds) => !holds,
+            None => risky,
+        })
+    }
+}
+
+/// What a store answers to a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Stored, at this revision.
+    Applied {
+        /// The new revision.
+        revision: Revision,
+    },
+    /// Somebody changed the table since the plan was made. Nothing was stored.
+    Conflict {
+        /// The table as it is now.
+        current: FlagTable,
+    },
+    /// The store refused: an interlock, a bad value, no right to. Nothing was stored.
+    Refused {
+        /// In the store's words.
+        why: String,
+    },
+    /// No answer came. It may or may not have been stored: read again before anything else.
+    Unknown {
+        /// What went wrong on the way.
+        why: String,
+    },
+}

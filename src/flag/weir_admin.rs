@@ -1,0 +1,295 @@
+//! The store that is weir's own admission service, over its admin API.
+//!
+//! One request per call, [`TIMEOUT`] each, no retry and no redirect. An answer that cannot be
+//! understood after a change was sent is `Unknown`: the service may have stored it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+
+use crate::signal::Snapshot;
+
+use super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
+use super::types::{FlagTable, Outcome, Plan};
+use super::wire::{
+    APPLY_PATH, ApplyBody, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody, FLAGS_PATH,
+    SNAPSHOT_PATH, SnapshotsBody, TableBody, WireValue, etag,
+};
+
+/// Longest wait for an answer. A flip that takes longer is better re-read than waited for.
+pub const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Largest answer that is read; the flag table takes a few kilobytes.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// A bearer token that never shows itself.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Takes a token; surrounding white space, as a file's last newline, is not part of it.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+/// Client of one admission service.
+#[derive(Debug)]
+pub struct WeirAdmin {
+    name: String,
+    base: String,
+    token: Token,
+    client: reqwest::Client,
+}
+
+/// What came back: status and body, or why nothing usable did.
+type Answer = Result<(StatusCode, Vec<u8>), String>;
+
+impl WeirAdmin {
+    /// A client of the admin API at `base_url` (`http://127.0.0.1:9901`). Sends nothing yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Address`] when the URL or the token cannot be used.
+    pub fn new(base_url: &str, token: Token) -> Result<Self, StoreError> {
+        let bad = |why: String| StoreError::Address { url: base_url.to_owned(), why };
+        let url = reqwest::Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if !matches!(url.scheme(), "http" | "https") || host.is_empty() {
+            return Err(bad("no http or https host".to_owned()));
+        }
+        if http::HeaderValue::from_str(&token.0).is_err() {
+            return Err(bad("the token has characters that a header cannot carry".to_owned()));
+        }
+        // Somebody else may have installed it already; either way one is there afterwards.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder =
+            reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
+        // A proxy for the outside world must not see the token of a service on this machine.
+        let loopback = matches!(host.as_str(), "localhost" | "[::1]") || host.starts_with("127.");
+        let builder = if loopback { builder.no_proxy() } else { builder };
+        let client = builder.build().map_err(|error| bad(chain(&error)))?;
+        let base = base_url.trim_end_matches('/').to_owned();
+        let port = url.port_or_known_default().unwrap_or_default();
+        Ok(Self { name: format!("weir admin {host}:{port}"), base, token, client })
+    }
+
+    /// The signals as the service itself sees them, one snapshot per scope: evidence for guards.
+    ///
+    /// # Errors
+    /// [`StoreError`] when there is no usable answer in time.
+    pub async fn snapshots(&self) -> Result<Vec<Arc<Snapshot>>, StoreError> {
+        let body: SnapshotsBody = self.read("the signals", SNAPSHOT_PATH).await?;
+        Ok(body.into_snapshots().into_iter().map(Arc::new).collect())
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token.0)
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        path: &str,
+    ) -> Result<T, StoreError> {
+        let store = || self.name.clone();
+        let (status, body) = answer(self.request(Method::GET, path))
+            .await
+            .map_err(|why| StoreError::Unreachable { store: store(), why })?;
+        if status != StatusCode::OK {
+            let why = refusal(status, &body);
+            return Err(StoreError::Refused { store: store(), status: status.as_u16(), why });
+        }
+        serde_json::from_slice(&body).map_err(|error| StoreError::Malformed {
+            store: store(),
+            what,
+            why: error.to_string(),
+        })
+    }
+
+    async fn send(&self, plan: &Plan, author: &Author) -> Outcome {
+        let request = self
+            .request(Method::POST, APPLY_PATH)
+            .header(http::header::IF_MATCH, etag(plan.revision))
+            .json(&apply_body(plan, author));
+        outcome(answer(request).await)
+    }
+}
+
+impl Store for WeirAdmin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            compare_and_set: CompareAndSet::Atomic,
+            timer: true,
+            audit: true,
+            effective: true,
+            comment: true,
+        }
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {
+        Box::pin(async move {
+            let body: TableBody = self.read("the flag table", FLAGS_PATH).await?;
+            Ok(body.into())
+        })
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.send(plan, author))
+    }
+
+    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
+        Box::pin(async move {
+            let path = format!("{EVENTS_PATH}?since={since}");
+            let body: EventsBody = self.read("its events", &path).await?;
+            Ok(body.events.into_iter().map(FlagEvent::from).collect())
+        })
+    }
+}
+
+/// The request that carries a plan out.
+#[must_use]
+pub fn apply_body(plan: &Plan, author: &Author) -> ApplyBody {
+    let row = |change: &super::PlannedChange| ChangeRow {
+        key: change.key.clone(),
+        value: (!change.drops_override).then(|| WireValue::from(&change.to)),
+    };
+    ApplyBody {
+        changes: plan.changes.iter().map(row).collect(),
+        ttl_s: plan.ttl_s,
+        on_expire: plan.on_expire.into(),
+        reason: plan.reason.clone(),
+        actor: author.actor.clone(),
+        incident: author.incident.clone(),
+        request_id: plan.request_id.clone(),
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let mut response = request.send().await.map_err(|error| chain(&error))?;
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        if body.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(format!("the answer is larger than {BODY_BYTES_MAX} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((status, body))
+}
+
+/// What an answer to a change means. Only a status that the API promises counts as "not stored":
+/// a 5xx, or a page of some proxy in between, leaves it open.
+fn outcome(answer: Answer) -> Outcome {
+    let (status, body) = match answer {
+        Ok(answer) => answer,
+        Err(why) => return Outcome::Unknown { why },
+    };
+    match status.as_u16() {
+        200 => match serde_json::from_slice::<TableBody>(&body) {
+            Ok(table) => Outcome::Applied { revision: super::Revision(table.revision) },
+            Err(error) => Outcome::Unknown { why: format!("a 200 that is no flag table: {error}") },
+        },
+        412 => match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(ErrorBody { error }) if error.current.is_some() => {
+                Outcome::Conflict { current: error.current.expect("looked at in the guard").into() }
+            }
+            _ => Outcome::Refused { why: refusal(status, &body) },
+        },
+        400 | 401 | 403 | 404 | 405 | 409 | 413 | 422 | 428 => {
+            Outcome::Refused { why: refusal(status, &body) }
+        }
+        _ => Outcome::Unknown { why: refusal(status, &body) },
+    }
+}
+
+/// A refusal in the service's words, or what the status says where it has none.
+fn refusal(status: StatusCode, body: &[u8]) -> String {
+    if let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(body) {
+        return error.message;
+    }
+    match status.as_u16() {
+        401 | 403 => {
+            "the token is missing, wrong or has no right to this; set WEIR_ADMIN_TOKEN".to_owned()
+        }
+        404 => {
+            "nothing at this address; is it the admin listener and not the data plane?".to_owned()
+        }
+        _ => format!("HTTP {status} without an explanation"),
+    }
+}
+
+/// An error with its causes: reqwest's own text stops at "error sending request".
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_never_prints_itself() {
+        let admin = WeirAdmin::new("http://127.0.0.1:1", Token::new("hunter2\n")).expect("valid");
+        let shown = format!("{admin:?}");
+        assert!(shown.contains("***") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn addresses_that_cannot_work_are_named() {
+        for url in ["", "127.0.0.1:9901", "ftp://host", "http://"] {
+            let error = WeirAdmin::new(url, Token::new("t")).expect_err(url).to_string();
+            assert!(error.contains(url) && error.contains("http://127.0.0.1:9901"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_promised_refusal_means_not_stored() {
+        let check = |status: u16, body: &str, expected: &str| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let name = match outcome(Ok((status, body.as_bytes().to_vec()))) {
+                Outcome::Applied { .. } => "applied",
+                Outcome::Conflict { .. } => "conflict",
+                Outcome::Refused { .. } => "refused",
+                Outcome::Unknown { .. } => "unknown",
+            };
+            assert_eq!(name, expected, "{status} {body}");
+        };
+        check(200, r#"{"revision":3,"flags":[]}"#, "applied");
+        check(200, "<html>", "unknown");
+        check(409, r#"{"error":{"code":"interlock","message":"m"}}"#, "refused");
+        check(
+            412,
+            r#"{"error":{"code":"revision","message":"m","current":{"revision":3,"flags":[]}}}"#,
+            "conflict",
+        );
+        check(412, "", "refused");
+        check(422, "", "refused");
+        check(428, "", "refused");
+        check(302, "", "unknown");
+        check(500, "", "unknown");
+        check(502, "<html>", "unknown");
+        check(504, "", "unknown");
+        assert!(matches!(outcome(Err("timed out".to_owned())), Outcome::Unknown { .. }));
+    }
+}

@@ -17,3 +17,5 @@ pub mod diagnosis;
 
 pub mod flag;
 
+pub mod incident;
+

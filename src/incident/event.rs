@@ -1,0 +1,208 @@
+//! What can happen in an incident, as the journal keeps it and the screen and report show it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flag::wire::{EventChangeRow, WireOnExpire};
+use crate::flag::{Conclusion, FlipEnd, Intent, Plan, Progress};
+
+/// One thing that happened. The journal's `event`, told apart by `kind`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Event {
+    /// Something outside asked for attention.
+    Alert {
+        /// The alert's name.
+        name: String,
+        /// Its text.
+        text: String,
+    },
+    /// A scope's verdict changed.
+    Verdict {
+        /// The quota scope.
+        scope: String,
+        /// The cause now.
+        cause: String,
+        /// How sure.
+        standing: String,
+    },
+    /// A source stopped answering, or answers again.
+    Source {
+        /// Its name.
+        name: String,
+        /// Whether it answers.
+        up: bool,
+        /// What is wrong, when it does not.
+        error: Option<String>,
+    },
+    /// A plan was opened.
+    Plan {
+        /// Its name.
+        name: String,
+        /// `key from -> to`, one per change.
+        changes: Vec<String>,
+        /// The guard that refuses it.
+        refused: Option<String>,
+    },
+    /// A flip is about to be sent. Written before anything leaves.
+    Flip {
+        /// Joins flip, outcome and verification.
+        request_id: String,
+        /// The plan's name.
+        plan: String,
+        /// The revision that was shown.
+        revision: u64,
+        /// Who.
+        actor: String,
+        /// The incident that it belongs to.
+        incident: Option<String>,
+        /// Why.
+        reason: String,
+        /// What will change.
+        changes: Vec<EventChangeRow>,
+        /// Seconds until the timer.
+        ttl_s: Option<u64>,
+        /// What the timer does.
+        on_expire: WireOnExpire,
+        /// What will be verified.
+        verify: String,
+    },
+    /// How the flip ended.
+    Outcome {
+        /// Joins flip, outcome and verification.
+        request_id: String,
+        /// The plan's name.
+        plan: String,
+        /// `applied`, `conflict`, `refused`, `unsettled`, ...
+        end: String,
+        /// One sentence.
+        say: String,
+    },
+    /// Whether its effect showed.
+    Verify {
+        /// Joins flip, outcome and verification.
+        request_id: String,
+        /// The plan's name.
+        plan: String,
+        /// `verified`, `failed` or `unknown`.
+        state: String,
+        /// Why, unless verified.
+        why: Option<String>,
+    },
+    /// A person wrote something down.
+    Note {
+        /// Who.
+        actor: String,
+        /// What.
+        text: String,
+    },
+    /// The journal's last line was incomplete, after a crash, and was cut off.
+    Torn {
+        /// How much was cut.
+        bytes: u64,
+    },
+    /// Written by a newer weir.
+    #[serde(other)]
+    Other,
+}
+
+impl Event {
+    /// A plan as it was shown.
+    #[must_use]
+    pub fn plan(plan: &Plan) -> Self {
+        let change = |change: &crate::flag::PlannedChange| {
+            format!("{} {} -> {}", change.key, change.from, change.to)
+        };
+        Self::Plan {
+            name: plan.name.clone(),
+            changes: plan.changes.iter().map(change).collect(),
+            refused: plan.refused().map(|guard| guard.text.clone()),
+        }
+    }
+
+    /// The end of a verification; `None` while it is pending.
+    #[must_use]
+    pub fn verify(plan: &Plan, progress: &Progress) -> Option<Self> {
+        let why = match progress {
+            Progress::Pending { .. } => return None,
+            Progress::Verified => None,
+            Progress::Failed { why } | Progress::Unknown { why } => Some(why.clone()),
+        };
+        Some(Self::Verify {
+            request_id: plan.request_id.clone(),
+            plan: plan.name.clone(),
+            state: progress.word().to_owned(),
+            why,
+        })
+    }
+
+    /// One line for screen and report.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match self {
+            Self::Alert { name, text } => format!("alert {name}: {text}"),
+            Self::Verdict { scope, cause, standing } if scope.is_empty() => {
+                format!("verdict {cause} {standing}")
+            }
+            Self::Verdict { scope, cause, standing } => {
+                format!("verdict {cause} {standing} in {scope}")
+            }
+            Self::Source { name, up: true, .. } => format!("source {name} answers again"),
+            Self::Source { name, error, .. } => {
+                format!("source {name} is down: {}", error.as_deref().unwrap_or("no reason given"))
+            }
+            Self::Plan { name, changes, refused } => {
+                let refused = refused
+                    .as_ref()
+                    .map_or_else(String::new, |guard| format!(", refused by: {guard}"));
+                format!("plan {name}: {}{refused}", changes.join(", "))
+            }
+            Self::Flip { plan, actor, reason, revision, .. } => {
+                format!("flip {plan} by {actor} at revision {revision}: {reason}")
+            }
+            Self::Outcome { plan, say, .. } => format!("flip {plan}: {say}"),
+            Self::Verify { plan, state, why, .. } => {
+                let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                format!("effect of {plan} {state}{why}")
+            }
+            Self::Note { actor, text } => format!("note by {actor}: {text}"),
+            Self::Torn { bytes } => {
+                format!("journal: {bytes} bytes of an unfinished line were cut")
+            }
+            Self::Other => "an event of a newer weir".to_owned(),
+        }
+    }
+
+    /// Whether it must be on disk before work goes on.
+    pub(super) const fn is_durable(&self) -> bool {
+        matches!(self, Self::Flip { .. } | Self::Outcome { .. } | Self::Torn { .. })
+    }
+}
+
+impl From<&Intent> for Event {
+    fn from(intent: &Intent) -> Self {
+        Self::Flip {
+            request_id: intent.request_id.clone(),
+            plan: intent.plan.clone(),
+            revision: intent.revision.0,
+            actor: intent.author.actor.clone(),
+            incident: intent.author.incident.clone(),
+            reason: intent.reason.clone(),
+            changes: intent.changes.iter().map(EventChangeRow::from).collect(),
+            ttl_s: intent.ttl_s,
+            on_expire: intent.on_expire.into(),
+            verify: intent.verify.clone(),
+        }
+    }
+}
+
+impl From<&Conclusion> for Event {
+    fn from(conclusion: &Conclusion) -> Self {
+        let end: &FlipEnd = &conclusion.end;
+        Self::Outcome {
+            request_id: conclusion.request_id.clone(),
+            plan: conclusion.plan.clone(),
+            end: end.word().to_owned(),
+            say: end.say(),
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! The journal file: append-only, hash-chained, durable before a flip is sent.
+//!
+//! Several weirs may write to one file: each append takes the file's lock, reads what others have
+//! added, continues the chain, and lets go. An unfinished last line is the trace of a crash and is
+//! cut off at the next append, which says so; any other broken line is an error that names it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use etcetera::BaseStrategy;
+use thiserror::Error;
+
+use crate::flag::{Conclusion, FlipLog, Intent};
+
+use super::chain::{Entry, Head};
+use super::event::Event;
+
+/// Longest line, its end included. The largest event is a flip of every flag, a few kilobytes.
+pub const LINE_BYTES_MAX: usize = 256 << 10;
+
+/// Why the journal cannot be read or written.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The system refused.
+    #[error("journal {}: cannot {doing}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The chain does not hold.
+    #[error(
+        "journal {}, line {line}: {why}; keep the file as evidence and start a new one",
+        path.display()
+    )]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// An event that does not fit into a line.
+    #[error("journal {}: an entry of {bytes} bytes is longer than {LINE_BYTES_MAX}", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// There is no home directory to put it into.
+    #[error("no place for the journal: {why}; set HOME or name a file")]
+    NoPlace {
+        /// What is missing.
+        why: String,
+    },
+}
+
+/// What was found when a journal was opened or checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The end of the chain.
+    pub head: Head,
+    /// Bytes of an unfinished last line, 0 when there is none.
+    pub torn_bytes: u64,
+    /// Flips that were begun and have no outcome: reconcile them before flipping anything.
+    pub open_flips: Vec<Event>,
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: File,
+    tail: Tail,
+}
+
+/// How far the file has been read and found good.
+#[derive(Clone, Debug, Default)]
+struct Tail {
+    bytes: u64,
+    head: Head,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, making file (mode 0600) and directory where needed, and checks
+    /// all of it.
+    ///
+    /// # Errors
+    /// [`JournalError::Broken`] names the first bad line.
+    pub fn open(path: &Path) -> Result<(Self, Found), JournalError> {
+        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700);
+            builder.create(directory).map_err(cannot("make its directory", path))?;
+        }
+        let is_new = !path.exists();
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o600);
+        let file = options.open(path).map_err(cannot("open it", path))?;
+        if is_new {
+            sync_directory(path).map_err(cannot("make it durable", path))?;
+        }
+        let mut inner = Inner { file, tail: Tail::default() };
+        let locked = Lock::shared(&inner.file).map_err(cannot("lock it", path))?;
+        let found = read_on(path, &inner.file, &mut inner.tail)?;
+        drop(locked);
+        Ok((Self { path: path.to_owned(), inner: Mutex::new(inner) }, found))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The end of the chain as this process knows it. Its hash, kept elsewhere, shows later
+    /// whether the tail was cut.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.lock().tail.head.clone()
+    }
+
+    /// Appends one event; flips and their outcomes are on disk when this returns.
+    ///
+    /// # Errors
+    /// [`JournalError`]; a line that was written in part is cut off by the next append.
+    pub fn append(&self, event: &Event, at: DateTime<Utc>) -> Result<(), JournalError> {
+        let mut inner = self.lock();
+        let Inner { file, tail } = &mut *inner;
+        let locked = Lock::exclusive(file).map_err(cannot("lock it", &self.path))?;
+        let torn_bytes = read_on(&self.path, file, tail)?.torn_bytes;
+        if torn_bytes > 0 {
+            file.set_len(tail.bytes).map_err(cannot("cut its unfinished line", &self.path))?;
+            self.write(file, tail, &Event::Torn { bytes: torn_bytes }, at)?;
+        }
+        self.write(file, tail, event, at)?;
+        drop(locked);
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        mut file: &File,
+        tail: &mut Tail,
+        event: &Event,
+        at: DateTime<Utc>,
+    ) -> Result<(), JournalError> {
+        let mut head = tail.head.clone();
+        let line =
+            head.write(event, at).map_err(|error| cannot("write it", &self.path)(error.into()))?
+                + "\n";
+        if line.len() > LINE_BYTES_MAX {
+            return Err(JournalError::TooLong { path: self.path.clone(), bytes: line.len() });
+        }
+        file.write_all(line.as_bytes()).map_err(cannot("write it", &self.path))?;
+        if event.is_durable() {
+            file.sync_data().map_err(cannot("make it durable", &self.path))?;
+        }
+        *tail = Tail { bytes: tail.bytes + line.len() as u64, head };
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // The tail moves on only after a line was written in full, so it is right even if a
+        // writer has panicked.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FlipLog for Journal {
+    fn intent(&self, intent: &Intent) -> Result<(), String> {
+        self.append(&intent.into(), Utc::now()).map_err(|error| error.to_string())
+    }
+
+    fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
+        self.append(&conclusion.into(), Utc::now()).map_err(|error| error.to_string())
+    }
+}
+
+/// Checks a journal from end to end without changing it. `each` sees every entry.
+///
+/// # Errors
+/// [`JournalError::Broken`] names the first bad line.
+pub fn verify(path: &Path) -> Result<Found, JournalError> {
+    let file = File::open(path).map_err(cannot("open it", path))?;
+    read_on(path, &file, &mut Tail::default())
+}
+
+/// Whether some entry of the journal has this hash: an anchor that was kept elsewhere. When it is
+/// missing although the chain holds, the tail was cut or the whole file was forged.
+///
+/// # Errors
+/// As [`verify`].
+pub fn contains_hash(path: &Path, hash: &str) -> Result<bool, JournalError> {
+    let file = File::open(path).map_err(cannot("open it", path))?;
+    let mut found = false;
+    walk(path, &file, &mut Tail::default(), |_, head| found |= head.hash == hash)?;
+    Ok(found)
+}
+
+/// `$XDG_STATE_HOME/weir/journal.jsonl`, usually `~/.local/state/weir/journal.jsonl`.
+///
+/// # Errors
+/// [`JournalError::NoPlace`] without a home directory.
+pub fn default_path() -> Result<PathBuf, JournalError> {
+    let dirs = etcetera::base_strategy::Xdg::new()
+        .map_err(|error| JournalError::NoPlace { why: error.to_string() })?;
+    let state = dirs.state_dir().unwrap_or_else(|| dirs.home_dir().join(".local/state"));
+    Ok(state.join("weir").join("journal.jsonl"))
+}
+
+/// Reads what lies behind `tail`, and which flips in it are still open.
+fn read_on(path: &Path, file: &File, tail: &mut Tail) -> Result<Found, JournalError> {
+    let mut open = BTreeMap::new();
+    let torn_bytes = walk(path, file, tail, |entry, _| match &entry.event {
+        Event::Flip { request_id, .. } => {
+            open.insert((request_id.clone(), entry.seq), entry.event);
+        }
+        Event::Outcome { request_id, end, .. } if end != "unsettled" => {
+            open.retain(|(flip, _), _| flip != request_id);
+        }
+        _ => {}
+    })?;
+    Ok(Found { head: tail.head.clone(), torn_bytes, open_flips: open.into_values().collect() })
+}
+
+/// Checks the lines behind `tail` and moves it on. Returns the bytes of an unfinished last line.
+fn walk(
+    path: &Path,
+    file: &File,
+    tail: &mut Tail,
+    mut each: impl FnMut(Entry, &Head),
+) -> Result<u64, JournalError> {
+    let broken = |line: u64, why: &str| JournalError::Broken {
+        path: path.to_owned(),
+        line,
+        why: why.to_owned(),
+    };
+    let len = file.metadata().map_err(cannot("read it", path))?.len();
+    if len < tail.bytes {
+        return Err(broken(tail.head.seq, "the file was cut after this weir has read it"));
+    }
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(tail.bytes)).map_err(cannot("read it", path))?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let limit = LINE_BYTES_MAX as u64;
+        let read = reader.by_ref().take(limit).read_until(b'\n', &mut line);
+        let bytes = read.map_err(cannot("read it", path))? as u64;
+        // One entry a line from the first on, so the line's number is the entry's.
+        let number = tail.head.seq + 1;
+        let Some(text) = line.strip_suffix(b"\n") else {
+            return if bytes == limit {
+                Err(broken(number, "the line is longer than any that weir writes"))
+            } else {
+                Ok(bytes)
+            };
+        };
+        let text = std::str::from_utf8(text).map_err(|_| broken(number, "it is not UTF-8"))?;
+        let entry = tail.head.read(text).map_err(|why| broken(number, &why))?;
+        tail.bytes += bytes;
+        each(entry, &tail.head);
+    }
+}
+
+/// The file's lock, let go at the end of the scope, whichever way it is left.
+struct Lock(File);
+
+impl Lock {
+    fn exclusive(file: &File) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        file.lock()?;
+        Ok(Self(file))
+    }
+
+    fn shared(file: &File) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        file.lock_shared()?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file would release it as well; there is nobody to tell.
+        let _ = self.0.unlock();
+    }
+}
+
+/// A new name in a directory is durable only once the directory is.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn cannot(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    move |source| JournalError::Io { path: path.to_owned(), doing, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flag::wire::WireOnExpire;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn note(text: &str) -> Event {
+        Event::Note { actor: "alice".to_owned(), text: text.to_owned() }
+    }
+
+    fn flip(request_id: &str) -> Event {
+        Event::Flip {
+            request_id: request_id.to_owned(),
+            plan: "contain".to_owned(),
+            revision: 41,
+            actor: "alice".to_owned(),
+            incident: None,
+            reason: "storm".to_owned(),
+            changes: Vec::new(),
+            ttl_s: Some(1800),
+            on_expire: WireOnExpire::Remind,
+            verify: "amplification < 1.1".to_owned(),
+        }
+    }
+
+    fn outcome(request_id: &str, end: &str) -> Event {
+        Event::Outcome {
+            request_id: request_id.to_owned(),
+            plan: "contain".to_owned(),
+            end: end.to_owned(),
+            say: String::new(),
+        }
+    }
+
+    fn append(journal: &Journal, events: &[Event]) {
+        for event in events {
+            journal.append(event, DateTime::UNIX_EPOCH).expect("the disk is there");
+        }
+    }
+
+    /// A directory, and a journal in it with three notes.
+    fn three() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("weir/journal.jsonl");
+        let (journal, found) = Journal::open(&path).expect("a new file");
+        assert_eq!(found, Found::default());
+        append(&journal, &[note("one"), note("two"), note("three")]);
+        (directory, path)
+    }
+
+    fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = std::fs::read(path).expect("it was written");
+        change(&mut bytes);
+        std::fs::write(path, bytes).expect("the disk is there");
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_only() {
+        let (_directory, path) = three();
+        let mode = std::fs::metadata(&path).expect("it was written").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_line_has_the_promised_form() {
+        let (_directory, path) = three();
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let first = text.lines().next().expect("three lines");
+        let zeros = "0".repeat(64);
+        let hashed = format!(
+            "{{\"at\":\"1970-01-01T00:00:00.000Z\",\"event\":{{\"actor\":\"alice\",\
+             \"kind\":\"note\",\"text\":\"one\"}},\"prev\":\"{zeros}\",\"seq\":1,\"v\":1}}"
+        );
+        let hash = blake3::hash(hashed.as_bytes()).to_hex();
+        assert_eq!(first, format!("{},\"hash\":\"{hash}\"}}", &hashed[..hashed.len() - 1]));
+    }
+
+    #[test]
+    fn every_changed_byte_is_found_and_its_line_named() {
+        let (_directory, path) = three();
+        let good = std::fs::read(&path).expect("it was written");
+        for at in 0..good.len() {
+            if at + 1 == good.len() {
+                continue; // The last line end: that is a torn line, and not a change.
+            }
+            edit(&path, |bytes| bytes[at] ^= 1);
+            let line = good[..at].split(|byte| *byte == b'\n').count();
+            let error = verify(&path).expect_err("a changed byte").to_string();
+            assert!(error.contains(&format!("line {line}:")), "byte {at}: {error}");
+            std::fs::write(&path, &good).expect("the disk is there");
+        }
+    }
+
+    #[test]
+    fn lines_that_were_removed_swapped_or_doubled_are_found() {
+        let check = |order: &[usize], line: u64| {
+            let (_directory, path) = three();
+            let text = std::fs::read_to_string(&path).expect("it was written");
+            let lines: Vec<&str> = text.split_inclusive('\n').collect();
+            let edited: String = order.iter().map(|at| lines[*at]).collect();
+            std::fs::write(&path, edited).expect("the disk is there");
+            let error = verify(&path).expect_err("a broken chain");
+            assert!(
+                matches!(error, JournalError::Broken { line: at, .. } if at == line),
+                "{error}"
+            );
+        };
+        check(&[1, 2], 1);
+        check(&[0, 2], 2);
+        check(&[0, 2, 1], 2);
+        check(&[0, 1, 1, 2], 3);
+    }
+
+    #[test]
+    fn a_cut_tail_shows_against_an_anchor_only() {
+        let (_directory, path) = three();
+        let anchor = verify(&path).expect("whole").head.hash;
+        assert!(contains_hash(&path, &anchor).expect("whole"));
+        edit(&path, |bytes| {
+            let end = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n');
+            bytes.truncate(end.expect("three lines") + 1);
+        });
+        assert_eq!(verify(&path).expect("a chain, only shorter").head.seq, 2);
+        assert!(!contains_hash(&path, &anchor).expect("a chain, only shorter"));
+    }
+
+    #[test]
+    fn a_torn_last_line_is_told_and_cut_at_the_next_append() {
+        let (_directory, path) = three();
+        edit(&path, |bytes| bytes.truncate(bytes.len() - 10));
+        let (journal, found) = Journal::open(&path).expect("a crash is no tampering");
+        assert_eq!(found.head.seq, 2);
+        assert!(found.torn_bytes > 0);
+        append(&journal, &[note("after")]);
+        let found = verify(&path).expect("whole again");
+        assert_eq!((found.head.seq, found.torn_bytes), (4, 0));
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        assert!(text.lines().nth(2).is_some_and(|line| line.contains("\"kind\":\"torn\"")));
+    }
+
+    #[test]
+    fn two_writers_continue_one_chain() {
+        let (_directory, path) = three();
+        let (mine, _) = Journal::open(&path).expect("whole");
+        let (theirs, _) = Journal::open(&path).expect("whole");
+        for round in ["a", "b"] {
+            append(&mine, &[note(round)]);
+            append(&theirs, &[note(round)]);
+        }
+        assert_eq!(verify(&path).expect("one chain").head.seq, 7);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_under_an_open_journal_is_noticed() {
+        let (_directory, path) = three();
+        let (journal, _) = Journal::open(&path).expect("whole");
+        edit(&path, |bytes| bytes.truncate(10));
+        let error = journal.append(&note("x"), DateTime::UNIX_EPOCH).expect_err("cut");
+        assert!(error.to_string().contains("was cut"), "{error}");
+    }
+
+    #[test]
+    fn flips_without_an_outcome_are_found() {
+        let (_directory, path) = three();
+        let (journal, _) = Journal::open(&path).expect("whole");
+        append(
+            &journal,
+            &[
+                flip("done"),
+                outcome("done", "applied"),
+                flip("lost"),
+                outcome("lost", "unsettled"),
+                flip("crashed"),
+            ],
+        );
+        let (_, found) = Journal::open(&path).expect("whole");
+        assert_eq!(found.open_flips, [flip("crashed"), flip("lost")]);
+    }
+
+    #[test]
+    fn a_line_is_bounded_on_both_sides() {
+        let (_directory, path) = three();
+        let (journal, _) = Journal::open(&path).expect("whole");
+        let room = LINE_BYTES_MAX - 1_000;
+        append(&journal, &[note(&"x".repeat(room))]);
+        let error = journal.append(&note(&"x".repeat(LINE_BYTES_MAX)), DateTime::UNIX_EPOCH);
+        assert!(matches!(error, Err(JournalError::TooLong { .. })));
+        assert_eq!(verify(&path).expect("the long one was not written").head.seq, 4);
+        edit(&path, |bytes| bytes.extend(std::iter::repeat_n(b'x', LINE_BYTES_MAX)));
+        let error = verify(&path).expect_err("no torn line is as long").to_string();
+        assert!(error.contains("longer than any"), "{error}");
+    }
+}

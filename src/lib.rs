@@ -19,3 +19,5 @@ pub mod flag;
 
 pub mod incident;
 
+pub mod runbook;
+

@@ -1,0 +1,173 @@
+//! Runbook files: the shipped ones and the example are clean, broken ones say what and where.
+
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use weir::diagnosis::{Library, TRIAGE};
+use weir::runbook::{self, Problem, SHIPPED, Severity};
+
+const EXAMPLE: &str = include_str!("data/tpm-exhausted.runbook.md");
+
+fn today() -> NaiveDate {
+    NaiveDate::from_ymd_opt(2026, 12, 1).expect("a date")
+}
+
+fn library() -> Arc<Library> {
+    runbook::embedded()
+}
+
+fn lint(file: &str, text: &str) -> Vec<Problem> {
+    let (sheet, mut problems) = runbook::read(file, text);
+    if let Some(sheet) = sheet {
+        problems.extend(runbook::lint(&sheet, &library(), today()));
+    }
+    problems
+}
+
+fn words(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_shipped_runbooks_are_clean() {
+    for (file, text) in SHIPPED {
+        let problems = lint(file, text);
+        assert!(problems.is_empty(), "{}", words(&problems));
+    }
+}
+
+#[test]
+fn the_triage_leads_to_every_cause() {
+    let library = library();
+    let triage = library.triage();
+    let named = format!("{:?}", triage.nodes);
+    for book in library.books().filter(|book| book.id != TRIAGE) {
+        assert!(named.contains(&format!("\"{}\"", book.id)), "{} is no end of the triage", book.id);
+        assert!(book.cause.is_some(), "{} treats no cause", book.id);
+    }
+}
+
+#[test]
+fn the_example_is_read_and_has_no_error() {
+    let problems = lint("tpm-exhausted.runbook.md", EXAMPLE);
+    let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let (sheet, _) = runbook::read("tpm-exhausted.runbook.md", EXAMPLE);
+    let book = sheet.expect("a sheet").book;
+    assert_eq!(book.nodes.len(), 11);
+    assert_eq!(book.entry, "which-limit");
+}
+
+/// Breaks the example in one place and expects one code, at a line that holds `at`.
+fn check(from: &str, to: &str, code: &str, at: &str) {
+    assert!(EXAMPLE.contains(from), "{from}");
+    let text = EXAMPLE.replacen(from, to, 1);
+    let problems = lint("broken.runbook.md", &text);
+    let found = problems.iter().find(|problem| problem.code == code);
+    let Some(problem) = found else { panic!("{code} for {to:?}: {problems:?}") };
+    let line = text.lines().nth(problem.line - 1).expect("a line of the file");
+    assert!(line.contains(at), "{problem}\nis said of: {line}");
+    assert!(!problem.remedy.is_empty(), "{problem}");
+}
+
+#[test]
+fn what_is_broken_is_named_with_its_line() {
+    check("entry        = \"which-limit\"", "entry = \"nowhere\"", "WRB001", "entry");
+    check("confirm  = \"enter\"", "confirmed = \"enter\"", "WRB002", "confirmed");
+    check("ttl      = \"30m\"\n", "", "WRB030", "kind");
+    check("< 0.05 for 30s clear 0.15", "<= 0.05 for 30s", "WRB010", "tpm_out");
+    check("\"tpm_headroom[1m] <", "\"tpm_room[1m] <", "WRB011", "tpm_room");
+    check("tpm_headroom        = \"ratio\"", "tpm_headroom = \"tok\"", "WRB011", "tpm_headroom");
+    check("for 30s clear 0.15", "for 30s clear 0.01", "WRB012", "tpm_out");
+    check("verify   = \"calm\"", "verify = \"calmer\"", "WRB013", "cut-retries");
+}
+
+#[test]
+fn ways_out_and_guard_rails_are_checked() {
+    check("[evidence]", "[evidence]\nspare = \"reset_s > 1\"", "WRB014", "spare");
+    check("goto = \"why\"", "goto = \"whi\"", "WRB020", "whi");
+    check("unknown   = \"look-by-hand\"", "# none", "WRB021", "kind");
+    check("otherwise = \"not-this\"", "# none", "WRB022", "kind");
+}
+
+#[test]
+fn a_step_that_nothing_leads_to_is_named() {
+    check("otherwise = \"not-this\"", "otherwise = \"why\"", "WRB023", "not-this");
+}
+
+#[test]
+fn flips_stay_within_their_bounds() {
+    check("set      = 1024", "set      = 256", "WRB032", "cap-tokens");
+    check("flag     = \"admission.mode\"", "flag = \"queue.max_depth\"", "WRB031", "tokens-mode");
+    check("set      = \"enforce\"", "set      = \"loose\"", "WRB032", "tokens-mode");
+    check("[undo]\nset      = 1\ngoto     = \"tokens-mode\"\n", "", "WRB033", "recover");
+    check("on_expire = \"revert\"", "on_expire = \"remind\"", "WRB034", "recover");
+    check("needs    = { \"admission.mode\" = \"enforce\" }", "", "WRB035", "recover");
+    check("on_expire = \"remind\"", "on_expire = \"revert\"", "WRB036", "cut-retries");
+    check(
+        "direction = \"safe\"           # lint",
+        "direction = \"unsafe\" # lint",
+        "WRB037",
+        "cut-retries",
+    );
+    check("reviewed     = 2026-11-01", "reviewed = 2026-01-01", "WRB040", "reviewed");
+}
+
+#[test]
+fn text_that_is_no_runbook_is_refused_with_words() {
+    for text in
+        ["", "# Title", "```toml weir.runbook\nid = 3\n```", "```toml weir.runbook\n[[[\n```"]
+    {
+        let (_, problems) = runbook::read("x.runbook.md", text);
+        assert_eq!(problems[0].code, "WRB001", "{text:?}");
+        assert!(problems[0].to_string().starts_with("x.runbook.md:"), "{}", problems[0]);
+    }
+}
+
+const EXAMPLE_TEST: &str = include_str!("data/tpm-exhausted.test.toml");
+
+fn run_example(test: &str) -> Result<Vec<String>, String> {
+    let files = SHIPPED.iter().copied().chain([("example.runbook.md", EXAMPLE)]);
+    let library = Arc::new(runbook::assemble(files).expect("the example loads"));
+    let tests = runbook::TestFile::read("example.test.toml", test)?;
+    let failures = tests.run(&library, "llm-tpm-exhausted")?;
+    Ok(failures.iter().map(|f| format!("{}: {}: {}", f.place, f.case, f.what)).collect())
+}
+
+#[test]
+fn the_example_passes_its_tests() {
+    assert_eq!(run_example(EXAMPLE_TEST), Ok(Vec::new()));
+}
+
+#[test]
+fn a_failing_expectation_says_where_and_what() {
+    let test = EXAMPLE_TEST.replacen("storm = \"true\"", "storm = \"false\"", 1);
+    let failures = run_example(&test).expect("it runs");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].starts_with("example.test.toml:20: retry storm"), "{}", failures[0]);
+    assert!(failures[0].contains("`storm` is true, expected false"), "{}", failures[0]);
+    let test = EXAMPLE_TEST.replacen("0.4x240", "0.4y240", 1);
+    let error = run_example(&test).expect_err("no notation");
+    assert!(error.starts_with("example.test.toml:8: `tpm_headroom`"), "{error}");
+}
+
+#[test]
+fn a_directory_adds_and_replaces_runbooks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("a writable directory");
+    };
+    write("own.runbook.md", EXAMPLE);
+    write("notes.md", "not a runbook");
+    let healthy =
+        SHIPPED.iter().find(|(file, _)| *file == "healthy.runbook.md").expect("shipped").1;
+    write("healthy.runbook.md", &healthy.replace("# No incident", "# All is well"));
+    let library = runbook::load_dir(dir.path()).expect("both load");
+    assert!(library.book("llm-tpm-exhausted").is_some());
+    assert_eq!(library.book("healthy").map(|book| book.title.as_str()), Some("All is well"));
+    write("broken.runbook.md", "# nothing");
+    let words = runbook::load_dir(dir.path()).expect_err("one is broken").to_string();
+    assert!(words.contains("broken.runbook.md:1: error WRB001"), "{words}");
+    let words = runbook::load_dir(&dir.path().join("none")).expect_err("no directory").to_string();
+    assert!(words.contains("none: "), "{words}");
+}

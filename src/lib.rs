@@ -21,3 +21,5 @@ pub mod incident;
 
 pub mod runbook;
 
+pub mod gateway;
+

@@ -1,0 +1,369 @@
+//! The admin plane: flags, events, originals, totals, health and metrics of one instance.
+//!
+//! Runs on a listener and a runtime of its own, so that it answers while the data plane is full.
+//! `/metrics`, `/healthz` and `/readyz` are open; everything else asks for the bearer token.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use chrono::Utc;
+use serde::Deserialize;
+use serde_json::json;
+use subtle::ConstantTimeEq;
+
+use super::metrics::{self, Facts};
+use super::overrides::{Expiry, Overrides};
+use super::shell::Shell;
+use super::tally::Tally;
+use super::upstream::Upstream;
+use crate::admission::{ChainEntry, FlagError, Gate};
+use crate::flag::wire::{
+    APPLY_PATH, ApplyBody, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody, FLAGS_PATH, FlagBody,
+    PLAN_PATH, PlanBody, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
+};
+use crate::flag::{self, Change, Evidence, FlagTable, PlanError, Terms};
+use crate::ingest::{Adapter, Assembler, ParsedScrape, exposition};
+use crate::signal::Mono;
+
+/// What the admin plane serves from.
+pub struct Admin {
+    /// The gate.
+    pub shell: Arc<Shell>,
+    /// The provider's connections.
+    pub upstream: Arc<Upstream>,
+    /// The flag table.
+    pub flags: Mutex<Overrides>,
+    /// Where overrides are kept over a restart.
+    pub state_file: Option<std::path::PathBuf>,
+    /// The bearer token.
+    pub token: String,
+    /// Name of this instance.
+    pub instance: String,
+    /// Start of the process, Unix time in seconds.
+    pub process_start_s: f64,
+    /// Fingerprint of the configuration.
+    pub config_revision: u64,
+    /// The instance's own view of the catalogue.
+    pub assembler: Mutex<Assembler>,
+}
+
+type Shared = State<Arc<Admin>>;
+
+/// The routes of the admin plane.
+pub fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics_page))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route(FLAGS_PATH, get(list))
+        .route(&format!("{FLAGS_PATH}/{{key}}"), get(one).put(put).delete(put))
+        .route(APPLY_PATH, post(apply))
+        .route(PLAN_PATH, post(plan))
+        .route(EVENTS_PATH, get(events))
+        .route(SNAPSHOT_PATH, get(snapshot))
+        .route("/admin/v1/originals/{id}", get(original))
+        .route("/admin/v1/tally", get(tally).post(mark))
+        .route("/admin/v1/drain", post(drain))
+        .with_state(admin)
+}
+
+impl Admin {
+    /// The exposition of now.
+    #[must_use]
+    pub fn exposition(&self) -> String {
+        let (overridden, revision) = {
+            let flags = self.flags();
+            (flags.overridden(), flags.revision())
+        };
+        let facts = Facts {
+            instance: &self.instance,
+            process_start_s: self.process_start_s,
+            upstream_open: self.upstream.open(),
+            flags_revision: revision.0,
+            config_revision: Some(self.config_revision),
+            overridden: &overridden,
+        };
+        self.shell.read(|gate, now| metrics::render(gate, &facts, now))
+    }
+
+    /// Once a second: lets timers run out and reads the instance's own metrics.
+    pub fn tick(&self) {
+        let (expiry, settings) = {
+            let mut flags = self.flags();
+            (flags.expire(Utc::now()), flags.settings())
+        };
+        if expiry == Expiry::Dropped {
+            self.shell.with(|gate, now| gate.apply(settings, now));
+        }
+        if expiry != Expiry::Nothing {
+            self.keep();
+        }
+        let page = self.exposition();
+        let at = self.shell.now();
+        if let Ok(scrape) = ParsedScrape::parse(page.as_bytes(), exposition::Format::Text) {
+            self.assembler().accept("gateway", &Adapter::weir(), &scrape, at);
+        }
+    }
+
+    fn flags(&self) -> std::sync::MutexGuard<'_, Overrides> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn assembler(&self) -> std::sync::MutexGuard<'_, Assembler> {
+        self.assembler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the overrides beside the old ones and moves them over, so that a crash leaves either.
+    fn keep(&self) {
+        let Some(path) = &self.state_file else { return };
+        let kept = self.flags().to_json().map_err(std::io::Error::other);
+        let new = path.with_extension("new");
+        let written = kept
+            .and_then(|json| std::fs::write(&new, json))
+            .and_then(|()| std::fs::rename(&new, path));
+        if let Err(error) = written {
+            tracing::error!(%error, path = %path.display(), "overrides could not be kept");
+        }
+    }
+
+    fn change(&self, headers: &HeaderMap, body: &ApplyBody) -> Result<Response, Refused> {
+        // A repeat of a request that was carried out is answered before its revision is looked at.
+        let seen = if self.flags().is_repeat(&body.request_id) {
+            self.flags().revision()
+        } else {
+            let header = headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
+            let missing = "send `If-Match` with the revision that you saw, as \"41\"";
+            header
+                .and_then(parse_if_match)
+                .ok_or(Refused(ErrorBody::new(ErrorCode::IfMatchRequired, missing)))?
+        };
+        let settings = {
+            let mut flags = self.flags();
+            flags.apply(body, seen, Utc::now()).map_err(|error| Refused(*error))?;
+            flags.settings()
+        };
+        tracing::info!(actor = body.actor, reason = body.reason, "flags changed");
+        self.shell.with(|gate, now| gate.apply(settings, now));
+        self.keep();
+        Ok(self.table())
+    }
+
+    fn table(&self) -> Response {
+        let effective = self.shell.read(|gate, _| gate.settings().clone());
+        let flags = self.flags();
+        let tag = etag(flags.revision());
+        ([(ETAG, tag)], Json(flags.table(&effective))).into_response()
+    }
+
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let given = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "))
+            .unwrap_or_default();
+        if bool::from(given.as_bytes().ct_eq(self.token.as_bytes())) {
+            Ok(())
+        } else {
+            let message = "send the admin token as `Authorization: Bearer ...`";
+            Err(Refused(ErrorBody::new(ErrorCode::Unauthorized, message)))
+        }
+    }
+}
+
+struct Refused(ErrorBody);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.error.code.status())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(self.0)).into_response()
+    }
+}
+
+async fn metrics_page(State(admin): Shared) -> Response {
+    let text = admin.exposition();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+async fn ready(State(admin): Shared) -> Response {
+    if admin.shell.read(|gate, _| gate.is_draining()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
+    }
+    "ready\n".into_response()
+}
+
+async fn list(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    Ok(admin.table())
+}
+
+async fn one(
+    State(admin): Shared,
+    Path(key): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    crate::admission::flag(&key).map_err(|error| unknown(&error.to_string()))?;
+    let effective = admin.shell.read(|gate, _| gate.settings().clone());
+    let flags = admin.flags();
+    let tag = etag(flags.revision());
+    let row = flags.table(&effective).flags.into_iter().find(|row| row.key == key);
+    Ok(([(ETAG, tag)], Json(row)).into_response())
+}
+
+async fn put(
+    State(admin): Shared,
+    Path(key): Path<String>,
+    method: axum::http::Method,
+    headers: HeaderMap,
+    body: String,
+) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    crate::admission::flag(&key).map_err(|error| unknown(&error.to_string()))?;
+    let mut body: FlagBody = read(&body)?;
+    if method == axum::http::Method::DELETE {
+        body.value = None;
+    }
+    admin.change(&headers, &body.into_apply(key))
+}
+
+async fn apply(
+    State(admin): Shared,
+    headers: HeaderMap,
+    body: String,
+) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let body: ApplyBody = read(&body)?;
+    admin.change(&headers, &body)
+}
+
+/// What these flips would do, by the interlocks and the signals of this instance. Changes nothing.
+async fn plan(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let body: ApplyBody = read(&body)?;
+    let wanted: Vec<Change> = body
+        .changes
+        .into_iter()
+        .map(|change| Change { key: change.key, to: change.value.map(Into::into) })
+        .collect();
+    let effective = admin.shell.read(|gate, _| gate.settings().clone());
+    let table = FlagTable::from(admin.flags().table(&effective));
+    let scopes: Vec<_> =
+        admin.assembler().snapshots(admin.shell.now()).into_iter().map(Arc::new).collect();
+    let evidence = Evidence { scopes: &scopes, verdict: None };
+    let terms = Terms { reason: Some(body.reason), ttl_s: body.ttl_s, request_id: body.request_id };
+    let name = wanted.first().map_or("", |change| change.key.as_str()).to_owned();
+    let plan = flag::plan(&name, &table, &wanted, &evidence, terms).map_err(|error| {
+        let code = match &error {
+            PlanError::Flag(FlagError::UnknownKey { .. }) | PlanError::NotInTable { .. } => {
+                ErrorCode::UnknownFlag
+            }
+            _ => ErrorCode::Value,
+        };
+        Refused(ErrorBody::new(code, error.to_string()))
+    })?;
+    Ok(Json(PlanBody::from(&plan)).into_response())
+}
+
+#[derive(Deserialize)]
+struct Since {
+    #[serde(default)]
+    since: u64,
+}
+
+async fn events(
+    State(admin): Shared,
+    Query(query): Query<Since>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let events = admin.flags().events(query.since);
+    Ok(Json(EventsBody { events }).into_response())
+}
+
+async fn snapshot(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let now = admin.shell.now();
+    let snapshots = admin.assembler().snapshots(now);
+    Ok(Json(snapshots.iter().collect::<SnapshotsBody>()).into_response())
+}
+
+async fn original(
+    State(admin): Shared,
+    Path(id): Path<u64>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let found = admin.shell.read(|gate, now| trace(gate, id, now));
+    Ok(found.map_or_else(
+        || {
+            let message = "no such original, or it is forgotten (two minutes after its last event)";
+            (
+                StatusCode::NOT_FOUND,
+                Json(json!({"error": {"code": "unknown_original", "message": message}})),
+            )
+                .into_response()
+        },
+        |chain| Json(chain).into_response(),
+    ))
+}
+
+fn trace(gate: &Gate, id: u64, now: Mono) -> Option<serde_json::Value> {
+    let (scope, original) =
+        gate.scopes().iter().find_map(|scope| Some((scope, scope.originals().by_id(id)?)))?;
+    let ago = |at: Mono| now.saturating_since(at).as_secs_f64();
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    let entry = |entry: &ChainEntry| {
+        json!({
+            "ago_s": ago(entry.at),
+            "what": entry.what,
+            "status": entry.status,
+            "code": entry.code,
+            "hint_s": seconds(entry.hint),
+            "wait_s": entry.wait.as_secs_f64(),
+            "tokens": entry.tokens,
+        })
+    };
+    Some(json!({
+        "id": original.id,
+        "scope": &**scope.name(),
+        "requests": original.requests,
+        "attempts": original.attempts,
+        "served": original.served,
+        "chain": original.chain.iter().map(entry).collect::<Vec<_>>(),
+    }))
+}
+
+async fn tally(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let tally = admin.shell.read(Tally::of);
+    Ok(Json(tally).into_response())
+}
+
+async fn mark(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let tally = admin.shell.with(Tally::mark);
+    Ok(Json(tally).into_response())
+}
+
+async fn drain(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    admin.shell.with(Gate::drain);
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Refused> {
+    serde_json::from_str(body)
+        .map_err(|error| Refused(ErrorBody::new(ErrorCode::Value, format!("the body: {error}"))))
+}
+
+fn unknown(message: &str) -> Refused {
+    Refused(ErrorBody::new(ErrorCode::UnknownFlag, message))
+}

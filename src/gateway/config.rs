@@ -1,0 +1,377 @@
+//! The gateway's part of `weir.toml`: where it listens, whom it forwards to, scopes, keys, flags.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
+
+/// Largest request body that is read, unless configured otherwise.
+const BODY_MAX: usize = 32 * 1024 * 1024;
+
+/// `[gateway]` of `weir.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// Name of this instance, shown with flags and metrics.
+    #[serde(default = "default_instance")]
+    pub instance: String,
+    /// Address of the data plane.
+    pub listen: SocketAddr,
+    /// Address of the admin plane and `/metrics`; loopback unless there is a reason.
+    pub admin_listen: SocketAddr,
+    /// The provider, `http://...` or `https://...`, without a path.
+    pub upstream: String,
+    /// Key that is sent to the provider in place of the caller's; named by environment variable.
+    pub upstream_key_env: Option<String>,
+    /// Environment variable that holds the admin bearer token.
+    pub admin_token_env: Option<String>,
+    /// Seconds that one attempt may take.
+    #[serde(default = "default_attempt_timeout_s")]
+    pub attempt_timeout_s: f64,
+    /// Seconds that a request may take end to end when its caller does not say. Zero is refused.
+    #[serde(default = "default_deadline_s")]
+    pub default_deadline_s: f64,
+    /// Largest request body in bytes.
+    #[serde(default = "default_body_max")]
+    pub body_max: usize,
+    /// File that keeps overrides over a restart.
+    pub state_file: Option<std::path::PathBuf>,
+    /// Known callers. Without any, every key is a tenant of its own.
+    #[serde(default, rename = "key")]
+    pub keys: Vec<KeyConfig>,
+    /// Base values of flags.
+    #[serde(default)]
+    pub flags: BTreeMap<String, toml::Value>,
+    /// Seed of every jitter; from the operating system unless given.
+    pub seed: Option<u64>,
+}
+
+/// A caller's key and what it may say about itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyConfig {
+    /// Environment variable that holds the key.
+    pub key_env: String,
+    /// Tenant of requests with this key.
+    pub tenant: String,
+    /// May name another tenant in `x-weir-tenant`.
+    #[serde(default)]
+    pub trusted: bool,
+}
+
+/// `[[scope]]` of `weir.toml`: one quota.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScopeEntry {
+    /// `provider/account/model`.
+    pub name: String,
+    /// Who answers for it.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Models that are counted on it; none: every model that no other scope names.
+    #[serde(default)]
+    pub models: Vec<String>,
+    /// Requests per minute.
+    pub rpm: Option<f64>,
+    /// Tokens per minute.
+    pub tpm: Option<f64>,
+    /// The most attempts that the intended retry owner may make.
+    pub max_attempts_configured: Option<u32>,
+    /// Price of a million tokens in US dollars, for the spend.
+    pub usd_per_million_tokens: Option<f64>,
+}
+
+fn default_instance() -> String {
+    "weir-1".to_owned()
+}
+
+const fn default_attempt_timeout_s() -> f64 {
+    60.0
+}
+
+const fn default_deadline_s() -> f64 {
+    120.0
+}
+
+const fn default_body_max() -> usize {
+    BODY_MAX
+}
+
+/// What is wrong with a configuration that could be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{key}`: {message}; {remedy}")]
+pub struct ConfigError {
+    /// The dotted key in `weir.toml`: `scope[1].rpm`.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What is allowed, or what to do.
+    pub remedy: String,
+}
+
+impl ConfigError {
+    fn new(key: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into(), remedy: remedy.into() }
+    }
+
+    /// An environment variable that `key` names and that is not set.
+    #[must_use]
+    pub fn not_in_environment(key: impl Into<String>, variable: &str) -> Self {
+        let message = format!("names the environment variable `{variable}`, which is not set");
+        Self::new(key, message, format!("export {variable}, or name another"))
+    }
+
+    /// Not a URL of a provider.
+    pub(super) fn upstream(url: &str) -> Self {
+        let remedy = "write http://host[:port] or https://host[:port], without a path";
+        Self::new("gateway.upstream", format!("`{url}` is no address of a provider"), remedy)
+    }
+}
+
+impl GatewayConfig {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the key and what is allowed.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (key, value) in [
+            ("gateway.attempt_timeout_s", self.attempt_timeout_s),
+            ("gateway.default_deadline_s", self.default_deadline_s),
+        ] {
+            positive(key, value, "")?;
+        }
+        let uri: http::Uri =
+            self.upstream.parse().map_err(|_| ConfigError::upstream(&self.upstream))?;
+        let known = matches!(uri.scheme_str(), Some("http" | "https"));
+        if !known || uri.host().is_none() || !matches!(uri.path(), "" | "/") {
+            return Err(ConfigError::upstream(&self.upstream));
+        }
+        if !self.admin_listen.ip().is_loopback() && self.admin_token_env.is_none() {
+            return Err(ConfigError::new(
+                "gateway.admin_listen",
+                format!("{} is not loopback, and there is no token", self.admin_listen),
+                "add `admin_token_env` to [gateway]",
+            ));
+        }
+        self.base_settings().map(drop)
+    }
+
+    /// The settings before any override.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an unknown flag or a value that does not fit.
+    pub fn base_settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        for (key, value) in &self.flags {
+            let place = format!("gateway.flags.{key}");
+            if let (Err(_), Some(table)) = (flag(key), value.as_table()) {
+                // `retry.owner = 1` without quotes is a table `retry` to TOML.
+                let inner = table.keys().next().map_or("...", String::as_str);
+                let remedy = format!("put the whole key in quotes: \"{key}.{inner}\" = ...");
+                return Err(ConfigError::new(place, "is a table and no flag", remedy));
+            }
+            let wrong = |error: FlagError| wrong_flag(&place, error);
+            let def = flag(key).map_err(wrong)?;
+            let value = flag_value(value).ok_or_else(|| {
+                let message = format!("a {} is no value of a flag", value.type_str());
+                ConfigError::new(&*place, message, format!("write {}", def.kind))
+            })?;
+            settings.set(key, value).map_err(wrong)?;
+        }
+        Ok(settings)
+    }
+
+    /// A number that instances with the same upstream, base flags and scopes share, and hardly any
+    /// others. It has 48 bits, so that a sample's float carries it whole.
+    #[must_use]
+    pub fn revision(&self, scopes: &[ScopeEntry]) -> u64 {
+        let parts = format!("{:?} {:?} {scopes:?}", self.upstream, self.flags);
+        let digest = blake3::hash(parts.as_bytes());
+        digest.as_bytes()[..6].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Longest time of one attempt.
+    #[must_use]
+    pub fn attempt_timeout(&self) -> Duration {
+        Duration::try_from_secs_f64(self.attempt_timeout_s).unwrap_or(Duration::MAX)
+    }
+
+    /// End-to-end deadline of a caller who does not say.
+    #[must_use]
+    pub fn default_deadline(&self) -> Duration {
+        Duration::try_from_secs_f64(self.default_deadline_s).unwrap_or(Duration::MAX)
+    }
+}
+
+/// Checks the scopes of a file and turns them into the gate's.
+///
+/// # Errors
+/// [`ConfigError`] names the scope and what is wrong with it.
+pub fn scopes(entries: &[ScopeEntry]) -> Result<Vec<ScopeConfig>, ConfigError> {
+    if entries.is_empty() {
+        let remedy = "add [[scope]] with `name`, and `rpm` or `tpm`";
+        return Err(ConfigError::new("scope", "there is none", remedy));
+    }
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut names = std::collections::BTreeSet::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let place = |key: &str| format!("scope[{index}].{key}");
+        check_name(&place("name"), &entry.name)?;
+        if !names.insert(&entry.name) {
+            let message = format!("`{}` is defined twice", entry.name);
+            let remedy = "give every quota one [[scope]], with all its models";
+            return Err(ConfigError::new(place("name"), message, remedy));
+        }
+        let of = format!(" (scope `{}`)", entry.name);
+        let price = ("usd_per_million_tokens", entry.usd_per_million_tokens);
+        for (key, value) in [("rpm", entry.rpm), ("tpm", entry.tpm), price] {
+            value.map_or(Ok(()), |value| positive(&place(key), value, &of))?;
+        }
+        if entry.max_attempts_configured == Some(0) {
+            let message = format!("0 attempts answer nobody{of}");
+            let remedy = "write how many the retry owner may make, 1 for no retry";
+            return Err(ConfigError::new(place("max_attempts_configured"), message, remedy));
+        }
+        for (number, model) in entry.models.iter().enumerate() {
+            if let Some(first) = owners.insert(model, &entry.name) {
+                let both =
+                    format!("`{model}` is named by two scopes, `{first}` and `{}`", entry.name);
+                let key = place(&format!("models[{number}]"));
+                return Err(ConfigError::new(key, both, "name every model once"));
+            }
+        }
+    }
+    Ok(entries
+        .iter()
+        .map(|entry| ScopeConfig {
+            name: Arc::from(entry.name.as_str()),
+            rpm: entry.rpm,
+            tpm: entry.tpm,
+            max_attempts_configured: entry.max_attempts_configured,
+            owner: entry.owner.as_deref().map(Arc::from),
+            usd_per_million_tokens: entry.usd_per_million_tokens,
+        })
+        .collect())
+}
+
+/// A flag's value as TOML writes it.
+#[must_use]
+pub fn flag_value(value: &toml::Value) -> Option<FlagValue> {
+    match value {
+        toml::Value::Boolean(on) => Some(FlagValue::Bool(*on)),
+        #[expect(clippy::cast_precision_loss, reason = "flags are bounded far below 2^53")]
+        toml::Value::Integer(number) => Some(FlagValue::Number(*number as f64)),
+        toml::Value::Float(number) => Some(FlagValue::Number(*number)),
+        toml::Value::String(word) => Some(FlagValue::Word(word.clone())),
+        _ => None,
+    }
+}
+
+fn positive(key: &str, value: f64, of: &str) -> Result<(), ConfigError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(ConfigError::new(key, format!("must be a positive number, not {value}{of}"), "correct it"))
+}
+
+/// A scope's name stands in metrics, headers and on screens.
+fn check_name(key: &str, name: &str) -> Result<(), ConfigError> {
+    let message = if name.trim().is_empty() {
+        "is empty".to_owned()
+    } else if name.contains(char::is_control) {
+        format!("{name:?} has control characters")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::new(key, message, "write provider/account/model in plain characters"))
+}
+
+/// What is wrong with a base value, without naming its key twice.
+fn wrong_flag(place: &str, error: FlagError) -> ConfigError {
+    match error {
+        FlagError::UnknownKey { known, .. } => {
+            ConfigError::new(place, "no such flag", format!("flags are: {known}"))
+        }
+        FlagError::BadValue { value, allowed, .. } => {
+            ConfigError::new(place, format!("does not take `{value}`"), format!("write {allowed}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, models: &[&str]) -> ScopeEntry {
+        ScopeEntry {
+            name: name.to_owned(),
+            owner: None,
+            models: models.iter().map(|model| (*model).to_owned()).collect(),
+            rpm: Some(60.0),
+            tpm: None,
+            max_attempts_configured: None,
+            usd_per_million_tokens: None,
+        }
+    }
+
+    #[test]
+    fn bad_scopes_are_named() {
+        let rpm = |rpm| ScopeEntry { rpm: Some(rpm), ..entry("a", &[]) };
+        let none = ScopeEntry { max_attempts_configured: Some(0), ..entry("a", &[]) };
+        let cases: [(&[ScopeEntry], &str); 9] = [
+            (&[], "add [[scope]]"),
+            (&[entry("a", &[]), entry("a", &[])], "`scope[1].name`: `a` is defined twice"),
+            (&[entry("a", &["m"]), entry("b", &["m"])], "`scope[1].models[0]`: `m` is named by"),
+            (&[rpm(0.0)], "`scope[0].rpm`: must be a positive number, not 0 (scope `a`)"),
+            (&[entry("b", &[]), rpm(-5.0)], "`scope[1].rpm`: must be a positive number, not -5"),
+            (&[rpm(f64::NAN)], "not NaN"),
+            (&[none], "`scope[0].max_attempts_configured`: 0 attempts"),
+            (&[entry("a\u{1b}[2J", &[])], "control characters"),
+            (&[entry(" ", &[])], "`scope[0].name`: is empty"),
+        ];
+        for (entries, expected) in cases {
+            let error = scopes(entries).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_revision_is_that_of_what_instances_share() {
+        let config = |upstream: &str, listen: u16| -> GatewayConfig {
+            let text = format!(
+                "listen = '127.0.0.1:{listen}'\nadmin_listen = '127.0.0.1:0'\nupstream = '{upstream}'"
+            );
+            toml::from_str(&text).expect("well-formed")
+        };
+        let scopes = [entry("a", &["m"])];
+        let revision = config("http://x", 1).revision(&scopes);
+        assert_eq!(config("http://x", 2).revision(&scopes), revision);
+        assert_ne!(config("http://y", 1).revision(&scopes), revision);
+        assert_ne!(config("http://x", 1).revision(&[entry("b", &["m"])]), revision);
+    }
+
+    #[test]
+    fn a_bad_flag_or_upstream_is_refused_with_what_is_allowed() {
+        let text =
+            |extra: &str| format!("listen = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n{extra}");
+        let cases = [
+            ("upstream = 'ftp://x'", "write http://host"),
+            ("upstream = 'http://x/v1'", "write http://host"),
+            ("upstream = 'http://x'\n[flags]\n'retry.max_attempts' = 9", "from 1 to 4"),
+            ("upstream = 'http://x'\n[flags]\n'retry.owners' = 9", "flags are: admission.mode"),
+            ("upstream = 'http://x'\n[flags]\nretry.owner = 9", "in quotes: \"retry.owner\""),
+            ("upstream = 'http://x'\n[flags]\n'retry.owner' = []", "write gateway, client"),
+            ("upstream = 'http://x'\nattempt_timeout_s = 0.0", "positive"),
+        ];
+        for (extra, expected) in cases {
+            let config: GatewayConfig = toml::from_str(&text(extra)).expect("well-formed");
+            let error = config.check().expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

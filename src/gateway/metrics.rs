@@ -1,0 +1,496 @@
+//! Writes what the gate has counted as Prometheus text. Pure: the same text for the same gate.
+//!
+//! Counters without variable labels are written from the first scrape on, at zero; label sets that
+//! appear with their first event (reasons, codes, statuses) stay lazy and read as zero before.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::admission::{
+    Ending, FLAGS, Gate, Histogram, LATENCY_BOUNDS, Lane, Scope, Settings, TenantCounters,
+};
+use crate::dialect::Meter;
+use crate::signal::Mono;
+
+/// Windows of the exact recent counts, in seconds.
+const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
+
+type LaneCount = fn(&Scope, Lane) -> u64;
+type TenantCount = fn(&TenantCounters) -> f64;
+type ScopeHistogram = fn(&Scope) -> &Histogram;
+
+/// What the text says beside the gate's own counts.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// Name of this instance.
+    pub instance: &'a str,
+    /// Start of the process, Unix time in seconds.
+    pub process_start_s: f64,
+    /// Calls that are open at the provider.
+    pub upstream_open: u64,
+    /// Revision of the flag table.
+    pub flags_revision: u64,
+    /// Fingerprint of the configuration, if there is a file behind it.
+    pub config_revision: Option<u64>,
+    /// Keys of overridden flags.
+    pub overridden: &'a [String],
+}
+
+/// The exposition of one instance, text format 0.0.4.
+#[must_use]
+pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
+    let mut page = Page::default();
+    page.family("process_start_time_seconds", "gauge", "Start of the process, Unix time.");
+    page.sample("process_start_time_seconds", &[], facts.process_start_s);
+    page.family("weir_build_info", "gauge", "Version of weir.");
+    page.sample("weir_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    page.family("weir_instance_info", "gauge", "Name of this instance.");
+    page.sample("weir_instance_info", &[("instance", facts.instance)], 1.0);
+    let scopes = gate.scopes();
+    work(&mut page, scopes);
+    attempts(&mut page, scopes, now);
+    quota(&mut page, scopes, now);
+    waiting(&mut page, scopes, gate.settings(), facts, now);
+    guards(&mut page, scopes, gate.settings(), now);
+    latency(&mut page, scopes);
+    people(&mut page, scopes);
+    flags(&mut page, gate.settings(), facts);
+    page.text
+}
+
+fn work(page: &mut Page, scopes: &[Scope]) {
+    let lanes: [(&str, &str, LaneCount); 4] = [
+        ("weir_originals_total", "Distinct originals that arrived.", |scope, lane| {
+            scope.counters().originals.get(&lane).copied().unwrap_or(0)
+        }),
+        ("weir_offered_total", "Requests that arrived, repeats included.", |scope, lane| {
+            scope.counters().offered.get(&lane).copied().unwrap_or(0)
+        }),
+        ("weir_admitted_total", "Requests that were let through.", |scope, lane| {
+            scope.counters().admitted.get(&lane).copied().unwrap_or(0)
+        }),
+        (
+            "weir_deferred_total",
+            "Requests stored for later: none, this gate stores none.",
+            |_, _| 0,
+        ),
+    ];
+    for (name, help, read) in lanes {
+        page.family(name, "counter", help);
+        for scope in scopes {
+            for lane in Lane::ALL {
+                let labels = [("scope", &**scope.name()), ("lane", lane.word())];
+                page.count(name, &labels, read(scope, lane));
+            }
+        }
+    }
+    page.per_scope(scopes, "weir_originals_attempted_total", "Originals with an attempt.", |s| {
+        s.counters().originals_attempted
+    });
+    page.per_scope(scopes, "weir_originals_served_total", "Originals answered well.", |s| {
+        s.counters().originals_served
+    });
+    page.family("weir_shed_total", "counter", "Requests that the gate refused.");
+    for scope in scopes {
+        for ((lane, reason), count) in &scope.counters().shed {
+            let status = reason.status().to_string();
+            let labels = [
+                ("scope", &**scope.name()),
+                ("lane", lane.word()),
+                ("reason", reason.word()),
+                ("status", &status),
+            ];
+            page.count("weir_shed_total", &labels, *count);
+        }
+    }
+    page.by(scopes, "weir_would_shed_total", "Refusals that shadow mode did not make.", |s| {
+        s.counters().would_shed.iter().map(|(key, n)| ("reason", key.word(), *n)).collect()
+    });
+    page.by(scopes, "weir_completed_total", "Requests answered by the provider.", |s| {
+        s.counters().completed.iter().map(|(key, n)| ("outcome", key.word(), *n)).collect()
+    });
+    page.by(scopes, "weir_cancelled_total", "Requests whose caller went away.", |s| {
+        s.counters().cancelled.iter().map(|(key, n)| ("stage", key.word(), *n)).collect()
+    });
+    page.by(scopes, "weir_expired_total", "Requests that became too late to start.", |s| {
+        s.counters().expired.iter().map(|(key, n)| ("stage", key.word(), *n)).collect()
+    });
+}
+
+fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
+    page.by(scopes, "weir_attempts_total", "Requests that reached the provider.", |s| {
+        let counters = s.counters();
+        vec![("kind", "first", counters.attempts_first), ("kind", "retry", counters.attempts_retry)]
+    });
+    page.family("weir_attempt_results_total", "counter", "Attempts by what came of them.");
+    for scope in scopes {
+        for ((class, ending), count) in &scope.counters().results {
+            let status = match ending {
+                Ending::Status(status) => status.to_string(),
+                Ending::Timeout => "timeout".to_owned(),
+                Ending::Transport => "transport".to_owned(),
+                Ending::Cancelled => "cancelled".to_owned(),
+            };
+            let labels = [("scope", &**scope.name()), ("class", class.word()), ("status", &status)];
+            page.count("weir_attempt_results_total", &labels, *count);
+        }
+    }
+    page.per_scope(
+        scopes,
+        "weir_upstream_unreachable_total",
+        "Tries without a connection to the provider.",
+        |s| s.counters().unreachable,
+    );
+    page.family("weir_provider_refusals_total", "counter", "Refusals in the provider's words.");
+    for scope in scopes {
+        for (key, count) in &scope.counters().refusals {
+            let status = key.status.to_string();
+            let labels = [
+                ("scope", &**scope.name()),
+                ("status", &status),
+                ("code", &*key.code),
+                ("meter", key.meter),
+            ];
+            page.count("weir_provider_refusals_total", &labels, *count);
+        }
+    }
+    page.by(scopes, "weir_client_retries_total", "Retries of callers, by evidence.", |s| {
+        vec![
+            ("evidence", "header", s.counters().retry_marked),
+            ("evidence", "repeat", s.counters().client_repeats),
+        ]
+    });
+    page.per_scope(scopes, "weir_retry_marked_total", "Requests with a retry mark above 0.", |s| {
+        s.counters().retry_marked
+    });
+    page.per_scope(scopes, "weir_gate_retries_total", "Retries that the gate made.", |s| {
+        s.counters().gate_retries
+    });
+    page.per_scope(scopes, "weir_retry_success_total", "Later attempts that succeeded.", |s| {
+        s.counters().retry_successes
+    });
+    page.by(scopes, "weir_retries_denied_total", "Retries that were not made.", |s| {
+        s.counters().retries_denied.iter().map(|(key, n)| ("reason", key.word(), *n)).collect()
+    });
+    page.family("weir_retry_after_seconds", "summary", "Hints on the provider's refusals.");
+    for scope in scopes {
+        let labels = [("scope", &**scope.name())];
+        page.sample("weir_retry_after_seconds_sum", &labels, scope.counters().hints_sum_s);
+        page.count("weir_retry_after_seconds_count", &labels, scope.counters().hints);
+    }
+    recent(page, scopes, now);
+}
+
+fn recent(page: &mut Page, scopes: &[Scope], now: Mono) {
+    let families = [
+        ("weir_recent_attempts", "Attempts in the window, exactly."),
+        ("weir_recent_originals_attempted", "Originals with an attempt in the window, exactly."),
+    ];
+    for (place, (name, help)) in families.into_iter().enumerate() {
+        page.family(name, "gauge", help);
+        for scope in scopes {
+            for window in RECENT_WINDOWS_S {
+                let (attempts, originals) =
+                    scope.originals().since(now - Duration::from_secs(window));
+                let labels = [("scope", &**scope.name()), ("window", &*window.to_string())];
+                page.count(name, &labels, if place == 0 { attempts } else { originals });
+            }
+        }
+    }
+}
+
+fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
+    let mut limit = Vec::new();
+    let mut remaining = Vec::new();
+    let mut age = Vec::new();
+    let mut reset = Vec::new();
+    for scope in scopes {
+        for (meter, dated) in scope.readings() {
+            let labels = (&**scope.name(), meter.word(), "provider");
+            limit.extend(dated.reading.limit.map(|value| (labels, value)));
+            remaining.extend(dated.reading.remaining.map(|value| (labels, value)));
+            age.push((labels, now.saturating_since(dated.at).as_secs_f64()));
+            reset.extend(dated.reading.reset.map(|value| (labels, value.as_secs_f64())));
+        }
+        let config = scope.config();
+        for (meter, configured, bucket) in [
+            (Meter::Requests, config.rpm, scope.budget().requests()),
+            (Meter::Tokens, config.tpm, scope.budget().tokens()),
+        ] {
+            let labels = (&**scope.name(), meter.word(), "own");
+            limit.extend(configured.map(|value| (labels, value)));
+            if let (Some(bucket), Some(configured)) = (bucket, configured) {
+                remaining.push((labels, configured * bucket.headroom(now)));
+                age.push((labels, 0.0));
+            }
+        }
+    }
+    for (name, help, rows) in [
+        ("weir_quota_limit", "Limit per minute of a meter.", limit),
+        ("weir_quota_remaining", "What is left of a meter.", remaining),
+        ("weir_quota_reading_age_seconds", "Age of the reading.", age),
+        ("weir_quota_reset_seconds", "Time until the meter is full, as the provider says.", reset),
+    ] {
+        page.family(name, "gauge", help);
+        for ((scope, meter, source), value) in rows {
+            page.sample(name, &[("scope", scope), ("meter", meter), ("source", source)], value);
+        }
+    }
+    for (name, help, read) in [
+        (
+            "weir_tokens_estimated_total",
+            "First guesses of let-through requests.",
+            (|scope| scope.counters().tokens_estimated) as fn(&Scope) -> f64,
+        ),
+        ("weir_tokens_reserved_total", "Tokens reserved.", |s| s.counters().tokens_reserved),
+        ("weir_tokens_actual_total", "Tokens billed.", |s| s.counters().tokens_actual),
+    ] {
+        page.family(name, "counter", help);
+        for scope in scopes {
+            page.sample(name, &[("scope", &**scope.name())], read(scope));
+        }
+    }
+}
+
+fn waiting(page: &mut Page, scopes: &[Scope], settings: &Settings, facts: &Facts<'_>, now: Mono) {
+    for (name, help) in [
+        ("weir_queue_depth", "Requests that wait."),
+        ("weir_queue_oldest_age_seconds", "Age of the oldest request that waits, 0 if none."),
+    ] {
+        page.family(name, "gauge", help);
+        for scope in scopes {
+            for lane in Lane::ALL {
+                let labels = [("scope", &**scope.name()), ("lane", lane.word())];
+                if name == "weir_queue_depth" {
+                    page.sample(name, &labels, size(scope.queue().depth(lane)));
+                } else {
+                    let age = scope.queue().oldest_age(lane, now).unwrap_or_default();
+                    page.sample(name, &labels, age.as_secs_f64());
+                }
+            }
+        }
+    }
+    page.gauge(scopes, "weir_queue_max_age_seconds", "Longest wait allowed.", |_| {
+        settings.queue_max_age_s
+    });
+    page.gauge(scopes, "weir_queue_max_depth", "Most requests that may wait.", |_| {
+        f64::from(settings.queue_max_depth)
+    });
+    page.gauge(scopes, "weir_permits_in_use", "Permits in use.", |s| f64::from(s.in_flight()));
+    page.gauge(scopes, "weir_permits_limit", "Permits.", |_| f64::from(settings.max_in_flight));
+    #[expect(clippy::cast_precision_loss, reason = "open calls are few")]
+    let open = facts.upstream_open as f64;
+    page.family("weir_upstream_open", "gauge", "Calls open at the provider, all scopes.");
+    for scope in scopes {
+        page.sample("weir_upstream_open", &[("scope", &**scope.name())], open);
+    }
+}
+
+fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
+    page.family("weir_breaker_state", "gauge", "1 for the state that the breaker is in.");
+    for scope in scopes {
+        let state = scope.breaker().state(now).word();
+        for word in ["closed", "open", "half_open"] {
+            let labels = [("scope", &**scope.name()), ("state", word)];
+            page.sample("weir_breaker_state", &labels, f64::from(u8::from(word == state)));
+        }
+    }
+    page.gauge(scopes, "weir_breaker_since_seconds", "Seconds in this state.", |s| {
+        now.saturating_since(s.breaker().since()).as_secs_f64()
+    });
+    page.by(scopes, "weir_breaker_transitions_total", "Transitions of the breaker.", |s| {
+        let [closed, open, half_open] = s.breaker().transitions();
+        vec![("to", "closed", closed), ("to", "open", open), ("to", "half_open", half_open)]
+    });
+    page.gauge(scopes, "weir_retry_budget_remaining", "Retries that may be made now.", |s| {
+        s.retries_left(settings, now)
+    });
+    page.per_scope(scopes, "weir_retry_budget_used_total", "Retries spent, repeats too.", |s| {
+        s.retries_used()
+    });
+    page.gauge(scopes, "weir_adaptive_factor", "Factor on the rate, 1 when all is well.", |s| {
+        s.adaptive_factor()
+    });
+    page.family(
+        "weir_max_attempts_configured",
+        "gauge",
+        "The most attempts that the intended retry owner may make.",
+    );
+    for scope in scopes {
+        if let Some(most) = scope.config().max_attempts_configured {
+            let labels = [("scope", &**scope.name())];
+            page.sample("weir_max_attempts_configured", &labels, f64::from(most));
+        }
+    }
+}
+
+fn people(page: &mut Page, scopes: &[Scope]) {
+    page.family("weir_scope_info", "gauge", "Who answers for a quota scope.");
+    for scope in scopes {
+        let owner = scope.config().owner.as_deref().unwrap_or("");
+        page.sample("weir_scope_info", &[("scope", &**scope.name()), ("owner", owner)], 1.0);
+    }
+    page.family("weir_spend_usd_total", "counter", "Billed tokens at the configured price.");
+    for scope in scopes {
+        if let Some(price) = scope.config().usd_per_million_tokens {
+            let spend = scope.counters().tokens_actual * price / 1e6;
+            page.sample("weir_spend_usd_total", &[("scope", &**scope.name())], spend);
+        }
+    }
+    let families: [(&str, &str, TenantCount); 3] = [
+        ("weir_tenant_offered_total", "Requests that arrived, by tenant.", |t| count(t.offered)),
+        ("weir_tenant_refused_total", "Requests refused, by tenant.", |t| count(t.refused)),
+        ("weir_tenant_tokens_total", "Tokens billed, by tenant.", |t| t.tokens),
+    ];
+    for (name, help, read) in families {
+        page.family(name, "counter", help);
+        for scope in scopes {
+            for (tenant, counters) in &scope.counters().tenants {
+                let labels = [("scope", &**scope.name()), ("tenant", &**tenant)];
+                page.sample(name, &labels, read(counters));
+            }
+        }
+    }
+}
+
+fn latency(page: &mut Page, scopes: &[Scope]) {
+    let families: [(&str, &str, ScopeHistogram); 3] = [
+        ("weir_attempt_duration_seconds", "One attempt.", |s| &s.counters().attempt_duration),
+        (
+            "weir_admitted_latency_seconds",
+            "Requests answered with a result, arrival to end.",
+            |s| &s.counters().admitted_latency,
+        ),
+        ("weir_offered_latency_seconds", "All requests, arrival to answer.", |s| {
+            &s.counters().offered_latency
+        }),
+    ];
+    for (name, help, read) in families {
+        page.family(name, "histogram", help);
+        for scope in scopes {
+            page.histogram(name, &[("scope", &**scope.name())], read(scope));
+        }
+    }
+    page.family("weir_queue_wait_seconds", "histogram", "Waits in the queue.");
+    for scope in scopes {
+        for (lane, histogram) in &scope.counters().queue_wait {
+            let labels = [("scope", &**scope.name()), ("lane", lane.word())];
+            page.histogram("weir_queue_wait_seconds", &labels, histogram);
+        }
+    }
+}
+
+fn flags(page: &mut Page, settings: &Settings, facts: &Facts<'_>) {
+    page.family("weir_flag_info", "gauge", "Flags and their effective values.");
+    for def in FLAGS {
+        let Ok(value) = settings.get(def.key) else { continue };
+        let value = value.to_string();
+        let overridden = facts.overridden.iter().any(|key| key == def.key);
+        let overridden = if overridden { "true" } else { "false" };
+        let labels = [("key", def.key), ("value", &value), ("overridden", overridden)];
+        page.sample("weir_flag_info", &labels, 1.0);
+    }
+    page.family("weir_flags_revision", "gauge", "Revision of the flag table.");
+    #[expect(clippy::cast_precision_loss, reason = "a revision is a small count")]
+    page.sample("weir_flags_revision", &[], facts.flags_revision as f64);
+    if let Some(revision) = facts.config_revision {
+        let help = "Fingerprint of scopes, upstream and base flags.";
+        page.family("weir_config_revision", "gauge", help);
+        page.count("weir_config_revision", &[], revision);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "requests are counted far below 2^53")]
+const fn count(n: u64) -> f64 {
+    n as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "queues are bounded far below 2^53")]
+const fn size(n: usize) -> f64 {
+    n as f64
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.series(name, labels);
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn count(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.series(name, labels);
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn series(&mut self, name: &str, labels: &[(&str, &str)]) {
+        self.text.push_str(name);
+        for (place, (label, value)) in labels.iter().enumerate() {
+            self.text.push(if place == 0 { '{' } else { ',' });
+            let _ = write!(self.text, "{label}=\"");
+            for character in value.chars() {
+                match character {
+                    '\\' => self.text.push_str("\\\\"),
+                    '"' => self.text.push_str("\\\""),
+                    '\n' => self.text.push_str("\\n"),
+                    other => self.text.push(other),
+                }
+            }
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+    }
+
+    fn per_scope(&mut self, scopes: &[Scope], name: &str, help: &str, read: fn(&Scope) -> u64) {
+        self.family(name, "counter", help);
+        for scope in scopes {
+            self.count(name, &[("scope", &**scope.name())], read(scope));
+        }
+    }
+
+    fn gauge(&mut self, scopes: &[Scope], name: &str, help: &str, read: impl Fn(&Scope) -> f64) {
+        self.family(name, "gauge", help);
+        for scope in scopes {
+            self.sample(name, &[("scope", &**scope.name())], read(scope));
+        }
+    }
+
+    /// A counter with one more label than the scope.
+    fn by(
+        &mut self,
+        scopes: &[Scope],
+        name: &str,
+        help: &str,
+        read: fn(&Scope) -> Vec<(&'static str, &'static str, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        for scope in scopes {
+            for (label, value, count) in read(scope) {
+                self.count(name, &[("scope", &**scope.name()), (label, value)], count);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+        let bucket = format!("{name}_bucket");
+        let mut below = 0;
+        for (place, count) in histogram.buckets.iter().enumerate() {
+            below += count;
+            let bound = LATENCY_BOUNDS.get(place).map_or_else(|| "+Inf".to_owned(), f64::to_string);
+            let mut labels = labels.to_vec();
+            labels.push(("le", &bound));
+            self.count(&bucket, &labels, below);
+        }
+        self.sample(&format!("{name}_sum"), labels, histogram.sum);
+        self.count(&format!("{name}_count"), labels, below);
+    }
+}

@@ -1,0 +1,18 @@
+//! The HTTP shell of the admission service: proxy, admin API, metrics.
+//!
+//! Carries bytes and time to `admission` and its decisions back; decides nothing itself.
+
+mod admin;
+mod config;
+mod metrics;
+mod overrides;
+mod proxy;
+mod server;
+mod shell;
+mod tally;
+mod upstream;
+
+pub use config::{ConfigError, GatewayConfig, KeyConfig, ScopeEntry, flag_value, scopes};
+pub use metrics::{Facts, render};
+pub use server::{Gateway, StartError};
+pub use tally::Tally;

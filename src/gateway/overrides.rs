@@ -1,0 +1,544 @@
+//! The flag table of one instance: base values, overrides on top, their timers and history.
+//!
+//! Pure: the calendar is an argument. An override is a layer over the base, so that a revert drops
+//! it and cannot miss. A timer only ever drops an override toward the safe end, or reminds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::admission::{Direction, FLAGS, FlagValue, Mode, Settings, flag};
+use crate::flag::wire::{
+    ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, TableBody, WireKind,
+    WireOnExpire, WireValue,
+};
+use crate::flag::{EventKind, Revision, TTL_S_MAX};
+
+/// Events that are kept.
+const EVENTS_MAX: usize = 10_000;
+/// Tries that one flip may add.
+const ATTEMPTS_STEP_MAX: u32 = 1;
+/// Tries per original with which the gate may be opened: one retry.
+const CAPPED_ATTEMPTS_MAX: u32 = 2;
+/// Request ids that are remembered, so that a repeat is harmless.
+const REQUEST_IDS_MAX: usize = 1_000;
+
+/// One override.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Override {
+    value: WireValue,
+    expires: Option<DateTime<Utc>>,
+    on_expire: WireOnExpire,
+    reminded: bool,
+}
+
+/// Who changed a flag last.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Last {
+    revision: u64,
+    by: String,
+    at: DateTime<Utc>,
+}
+
+/// What survives a restart.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    revision: u64,
+    overrides: BTreeMap<String, Override>,
+    last: BTreeMap<String, Last>,
+    events: VecDeque<EventRow>,
+    request_ids: VecDeque<String>,
+}
+
+/// What timers did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// None has run out.
+    Nothing,
+    /// One has, and only reminds: the history has grown.
+    Reminded,
+    /// An override was dropped: the settings have changed.
+    Dropped,
+}
+
+/// The flag table of one instance.
+#[derive(Clone, Debug)]
+pub struct Overrides {
+    instance: String,
+    base: Settings,
+    kept: Kept,
+}
+
+impl Overrides {
+    /// A table without overrides.
+    #[must_use]
+    pub fn new(instance: impl Into<String>, base: Settings) -> Self {
+        Self { instance: instance.into(), base, kept: Kept::default() }
+    }
+
+    /// Takes up what an earlier run has kept. Overrides that no longer fit their flag are dropped
+    /// and returned.
+    ///
+    /// # Errors
+    /// When the text is not what [`Self::to_json`] writes.
+    pub fn restore(&mut self, json: &str) -> Result<Vec<String>, serde_json::Error> {
+        let mut kept: Kept = serde_json::from_str(json)?;
+        let mut dropped = Vec::new();
+        kept.overrides.retain(|key, entry| {
+            let fits = flag(key).and_then(|def| def.check(entry.value.clone().into())).is_ok();
+            if !fits {
+                dropped.push(key.clone());
+            }
+            fits
+        });
+        self.kept = kept;
+        Ok(dropped)
+    }
+
+    /// What to keep over a restart.
+    ///
+    /// # Errors
+    /// Never in practice: every part has a JSON form.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&self.kept)
+    }
+
+    /// The revision of the table.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        Revision(self.kept.revision)
+    }
+
+    /// Keys with an override.
+    #[must_use]
+    pub fn overridden(&self) -> Vec<String> {
+        self.kept.overrides.keys().cloned().collect()
+    }
+
+    /// The settings with every override applied.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let mut settings = self.base.clone();
+        for (key, entry) in &self.kept.overrides {
+            if let Err(error) = settings.set(key, entry.value.clone().into()) {
+                tracing::error!(%error, "an override that was checked does not fit");
+            }
+        }
+        settings
+    }
+
+    /// The whole table as the API shows it. `effective` are the settings that the gate really uses.
+    #[must_use]
+    pub fn table(&self, effective: &Settings) -> TableBody {
+        let flags = FLAGS
+            .iter()
+            .filter_map(|def| {
+                let base = self.base.get(def.key).ok()?;
+                let entry = self.kept.overrides.get(def.key);
+                let last = self.kept.last.get(def.key);
+                let effective = WireValue::from(&effective.get(def.key).ok()?);
+                Some(FlagRow {
+                    key: def.key.to_owned(),
+                    kind: WireKind::of(def.key),
+                    base: WireValue::from(&base),
+                    overridden: entry.map(|entry| entry.value.clone()),
+                    effective: BTreeMap::from([(self.instance.clone(), effective)]),
+                    revision: last.map_or(0, |last| last.revision),
+                    safe: WireValue::from(&def.safe_value(&base)),
+                    by: last.map(|last| last.by.clone()),
+                    at: last.map(|last| last.at),
+                    expires: entry.and_then(|entry| entry.expires),
+                })
+            })
+            .collect();
+        TableBody { revision: self.kept.revision, flags }
+    }
+
+    /// Events after `since`, oldest first.
+    #[must_use]
+    pub fn events(&self, since: u64) -> Vec<EventRow> {
+        self.kept.events.iter().filter(|event| event.seq > since).cloned().collect()
+    }
+
+    /// Whether this request was carried out already.
+    #[must_use]
+    pub fn is_repeat(&self, request_id: &str) -> bool {
+        self.kept.request_ids.iter().any(|known| known == request_id)
+    }
+
+    /// Stores several changes, all or none.
+    ///
+    /// # Errors
+    /// An [`ErrorBody`] that says which change or interlock refused; nothing is stored then.
+    pub fn apply(
+        &mut self,
+        body: &ApplyBody,
+        seen: Revision,
+        now: DateTime<Utc>,
+    ) -> Result<(), Box<ErrorBody>> {
+        if self.is_repeat(&body.request_id) {
+            return Ok(());
+        }
+        if seen != self.revision() {
+            return Err(Box::new(self.outdated(seen, now)));
+        }
+        let changes = checked(body)?;
+        let before = self.settings();
+        let mut after = before.clone();
+        for (key, value) in &changes {
+            let value = match value {
+                Some(value) => value.clone(),
+                None => {
+                    self.base.get(key).map_err(|error| refuse(ErrorCode::UnknownFlag, error))?
+                }
+            };
+            after.set(key, value).map_err(|error| refuse(ErrorCode::Value, error))?;
+        }
+        interlocks(&before, &after).map_err(|why| refuse(ErrorCode::Interlock, why))?;
+        let expires = body
+            .ttl_s
+            .and_then(|ttl| now.checked_add_signed(TimeDelta::seconds(i64::try_from(ttl).ok()?)));
+        self.store(changes, body, expires, now);
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        changes: Vec<(String, Option<FlagValue>)>,
+        body: &ApplyBody,
+        expires: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) {
+        self.kept.revision += 1;
+        let revision = self.kept.revision;
+        let mut rows = Vec::new();
+        for (key, value) in changes {
+            let base = self.base.get(&key).ok();
+            let to = value.map(|value| WireValue::from(&value));
+            let from = match &to {
+                Some(value) => self.kept.overrides.insert(
+                    key.clone(),
+                    Override {
+                        value: value.clone(),
+                        expires,
+                        on_expire: body.on_expire,
+                        reminded: false,
+                    },
+                ),
+                None => self.kept.overrides.remove(&key),
+            };
+            let last = Last { revision, by: body.actor.clone(), at: now };
+            self.kept.last.insert(key.clone(), last);
+            if let Some(base) = base {
+                let from = from.map(|entry| entry.value);
+                rows.push(EventChangeRow { key, base: WireValue::from(&base), from, to });
+            }
+        }
+        self.kept.request_ids.push_back(body.request_id.clone());
+        if self.kept.request_ids.len() > REQUEST_IDS_MAX {
+            self.kept.request_ids.pop_front();
+        }
+        self.record(EventRow {
+            seq: 0,
+            at: now,
+            actor: body.actor.clone(),
+            reason: body.reason.clone(),
+            incident: body.incident.clone(),
+            request_id: Some(body.request_id.clone()),
+            changes: rows,
+            revision,
+            kind: EventKind::Change,
+        });
+    }
+
+    /// Lets timers run out.
+    pub fn expire(&mut self, now: DateTime<Utc>) -> Expiry {
+        let mut dropped = Vec::new();
+        let mut reminded = Vec::new();
+        for (key, entry) in &self.kept.overrides {
+            if entry.expires.is_none_or(|expires| expires > now) {
+                continue;
+            }
+            // A timer never moves away from the safe end, whatever the request said.
+            let reverts =
+                entry.on_expire == WireOnExpire::Revert && self.revert_is_safe(key, entry);
+            if reverts {
+                dropped.push(key.clone());
+            } else if !entry.reminded {
+                reminded.push(key.clone());
+            }
+        }
+        for key in &reminded {
+            if let Some(entry) = self.kept.overrides.get_mut(key) {
+                entry.reminded = true;
+            }
+        }
+        self.timer_event(&reminded, EventKind::Remind, now);
+        if dropped.is_empty() {
+            return if reminded.is_empty() { Expiry::Nothing } else { Expiry::Reminded };
+        }
+        self.kept.revision += 1;
+        self.timer_event(&dropped, EventKind::Expire, now);
+        for key in &dropped {
+            self.kept.overrides.remove(key);
+            let last = Last { revision: self.kept.revision, by: "timer".to_owned(), at: now };
+            self.kept.last.insert(key.clone(), last);
+        }
+        Expiry::Dropped
+    }
+
+    fn revert_is_safe(&self, key: &str, entry: &Override) -> bool {
+        let (Ok(def), Ok(base)) = (flag(key), self.base.get(key)) else { return false };
+        def.direction(&base, &entry.value.clone().into(), &base) != Direction::Riskier
+    }
+
+    fn timer_event(&mut self, keys: &[String], kind: EventKind, now: DateTime<Utc>) {
+        if keys.is_empty() {
+            return;
+        }
+        let changes = keys
+            .iter()
+            .filter_map(|key| {
+                let base = WireValue::from(&self.base.get(key).ok()?);
+                let from = self.kept.overrides.get(key).map(|entry| entry.value.clone());
+                let to = from.clone().filter(|_| kind == EventKind::Remind);
+                Some(EventChangeRow { key: key.clone(), base, from, to })
+            })
+            .collect();
+        self.record(EventRow {
+            seq: 0,
+            at: now,
+            actor: "timer".to_owned(),
+            reason: "the time that was set has run out".to_owned(),
+            incident: None,
+            request_id: None,
+            changes,
+            revision: self.kept.revision,
+            kind,
+        });
+    }
+
+    fn record(&mut self, mut event: EventRow) {
+        event.seq = self.kept.events.back().map_or(1, |last| last.seq + 1);
+        self.kept.events.push_back(event);
+        if self.kept.events.len() > EVENTS_MAX {
+            self.kept.events.pop_front();
+        }
+    }
+
+    fn outdated(&self, seen: Revision, now: DateTime<Utc>) -> ErrorBody {
+        let last = self.kept.events.back().map_or_else(String::new, |event| {
+            let keys: Vec<_> = event.changes.iter().map(|change| change.key.as_str()).collect();
+            let ago = now.signed_duration_since(event.at).num_seconds().max(0);
+            format!(": {} by {} {ago} s ago", keys.join(", "), event.actor)
+        });
+        let message = format!("the table is at {}, you saw {seen}{last}", self.kept.revision);
+        ErrorBody::new(ErrorCode::Revision, message).with_current(self.table(&self.settings()))
+    }
+}
+
+/// What is wanted, flag by flag, or why it cannot be.
+fn checked(body: &ApplyBody) -> Result<Vec<(String, Option<FlagValue>)>, Box<ErrorBody>> {
+    for (field, text) in
+        [("reason", &body.reason), ("actor", &body.actor), ("request_id", &body.request_id)]
+    {
+        if text.trim().is_empty() {
+            return Err(refuse(ErrorCode::Value, format!("`{field}` must not be empty")));
+        }
+    }
+    if let Some(ttl) = body.ttl_s.filter(|ttl| !(1..=TTL_S_MAX).contains(ttl)) {
+        let message = format!("`ttl_s` must be 1 to {TTL_S_MAX}, not {ttl}");
+        return Err(refuse(ErrorCode::Value, message));
+    }
+    if body.changes.is_empty() {
+        return Err(refuse(ErrorCode::Value, "`changes` must not be empty"));
+    }
+    let mut checked = BTreeMap::new();
+    for change in &body.changes {
+        let def = flag(&change.key).map_err(|error| refuse(ErrorCode::UnknownFlag, error))?;
+        let value = match &change.value {
+            None => None,
+            Some(value) => Some(
+                def.check(value.clone().into()).map_err(|error| refuse(ErrorCode::Value, error))?,
+            ),
+        };
+        if checked.insert(change.key.clone(), value).is_some() {
+            let message = format!("`{}` stands in `changes` twice", change.key);
+            return Err(refuse(ErrorCode::Value, message));
+        }
+    }
+    Ok(checked.into_iter().collect())
+}
+
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "an error as large as a table must not travel by value"
+)]
+fn refuse(code: ErrorCode, message: impl std::fmt::Display) -> Box<ErrorBody> {
+    Box::new(ErrorBody::new(code, message.to_string()))
+}
+
+/// What the gate itself never allows, whoever asks and whatever the dashboard thinks. What depends on
+/// signals is the dashboard's to judge: the gate cannot know whether a person has good reason.
+fn interlocks(before: &Settings, after: &Settings) -> Result<(), String> {
+    if after.cache && !before.cache {
+        return Err("cache.enabled: this version has no cache to switch on".to_owned());
+    }
+    let more_retries = after.retry_max_attempts > before.retry_max_attempts;
+    if more_retries && after.mode != Mode::Enforce {
+        return Err(format!(
+            "retry.max_attempts may rise only while admission.mode is enforce; it is {}",
+            mode_word(after.mode)
+        ));
+    }
+    if more_retries && after.retry_max_attempts - before.retry_max_attempts > ATTEMPTS_STEP_MAX {
+        return Err(format!("retry.max_attempts rises by at most {ATTEMPTS_STEP_MAX} a flip"));
+    }
+    let opens = before.mode != Mode::Off && after.mode == Mode::Off;
+    if opens && after.retry_max_attempts > CAPPED_ATTEMPTS_MAX {
+        return Err(format!(
+            "admission.mode=off needs retry.max_attempts at {CAPPED_ATTEMPTS_MAX} or less first; it is {}",
+            after.retry_max_attempts
+        ));
+    }
+    Ok(())
+}
+
+const fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flag::wire::ChangeRow;
+
+    fn body(changes: &[(&str, Option<&str>)], id: &str) -> ApplyBody {
+        let changes = changes
+            .iter()
+            .map(|(key, value)| ChangeRow {
+                key: (*key).to_owned(),
+                value: value.map(|text| {
+                    let value = flag(key).and_then(|def| def.parse(text)).expect("a valid value");
+                    WireValue::from(&value)
+                }),
+            })
+            .collect();
+        ApplyBody {
+            changes,
+            ttl_s: None,
+            on_expire: WireOnExpire::Remind,
+            reason: "test".to_owned(),
+            actor: "alice".to_owned(),
+            incident: None,
+            request_id: id.to_owned(),
+        }
+    }
+
+    fn off() -> Overrides {
+        let base = Settings { mode: Mode::Off, ..Settings::default() };
+        Overrides::new("gw-1", base)
+    }
+
+    #[test]
+    fn several_changes_are_stored_under_one_revision_and_a_repeat_is_harmless() {
+        let mut table = off();
+        let change =
+            body(&[("admission.mode", Some("enforce")), ("retry.max_attempts", Some("1"))], "r1");
+        table.apply(&change, Revision(0), Utc::now()).expect("valid");
+        table.apply(&change, Revision(0), Utc::now()).expect("a repeat");
+        assert_eq!(table.revision(), Revision(1));
+        assert_eq!(table.settings().mode, Mode::Enforce);
+        assert_eq!(table.events(0).len(), 1);
+    }
+
+    #[test]
+    fn one_bad_change_stores_nothing() {
+        let mut table = off();
+        let mut change = body(&[("retry.max_attempts", Some("1"))], "r1");
+        change.changes.push(ChangeRow { key: "no.such".to_owned(), value: None });
+        let error = table.apply(&change, Revision(0), Utc::now()).expect_err("unknown flag");
+        assert_eq!(error.error.code, ErrorCode::UnknownFlag);
+        assert_eq!(table.settings().retry_max_attempts, 2);
+    }
+
+    #[test]
+    fn a_revision_that_has_passed_is_refused_with_the_table_of_now() {
+        let mut table = off();
+        table
+            .apply(&body(&[("retry.max_attempts", Some("1"))], "r1"), Revision(0), Utc::now())
+            .expect("valid");
+        let late = body(&[("queue.max_depth", Some("9"))], "r2");
+        let error = table.apply(&late, Revision(0), Utc::now()).expect_err("outdated");
+        assert_eq!(error.error.code, ErrorCode::Revision);
+        assert_eq!(error.error.current.as_ref().expect("the table").revision, 1);
+        assert!(error.error.message.contains("alice"), "{}", error.error.message);
+    }
+
+    #[test]
+    fn a_timer_reverts_toward_the_safe_end_only() {
+        let mut table = Overrides::new("gw-1", Settings::default());
+        let now = Utc::now();
+        let timed = |mut change: ApplyBody| {
+            change.ttl_s = Some(60);
+            change.on_expire = WireOnExpire::Revert;
+            change
+        };
+        let risky = timed(body(&[("admission.mode", Some("off"))], "r1"));
+        table.apply(&risky, Revision(0), now).expect("valid");
+        let safe = timed(body(&[("retry.max_attempts", Some("1"))], "r2"));
+        table.apply(&safe, Revision(1), now).expect("valid");
+        assert_eq!(table.expire(now + TimeDelta::seconds(59)), Expiry::Nothing);
+        assert_eq!(table.expire(now + TimeDelta::seconds(60)), Expiry::Dropped);
+        assert_eq!(table.settings().mode, Mode::Enforce, "the risky one is gone");
+        assert_eq!(table.settings().retry_max_attempts, 1, "the safe one only reminds");
+        let kinds: Vec<_> = table.events(2).iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::Remind, EventKind::Expire]);
+        assert_eq!(table.expire(now + TimeDelta::seconds(90)), Expiry::Nothing, "once");
+    }
+
+    #[test]
+    fn interlocks_hold_whoever_asks() {
+        type Wanted<'a> = &'a [(&'a str, Option<&'a str>)];
+        let cases: [(Wanted, &str); 4] = [
+            (&[("retry.max_attempts", Some("4"))], "at most 1 a flip"),
+            (&[("admission.mode", Some("shadow")), ("retry.max_attempts", Some("3"))], "enforce"),
+            (&[("cache.enabled", Some("true"))], "no cache"),
+            (&[("admission.mode", Some("off"))], ""),
+        ];
+        for (changes, words) in cases {
+            let mut table = Overrides::new("gw-1", Settings::default());
+            let answer = table.apply(&body(changes, "r1"), Revision(0), Utc::now());
+            match answer {
+                Ok(()) => assert!(words.is_empty(), "{changes:?}"),
+                Err(error) => {
+                    assert_eq!(error.error.code, ErrorCode::Interlock, "{changes:?}");
+                    assert!(!words.is_empty() && error.error.message.contains(words), "{error:?}");
+                }
+            }
+        }
+        let base = Settings { retry_max_attempts: 3, ..Settings::default() };
+        let mut table = Overrides::new("gw-1", base);
+        let opens = body(&[("admission.mode", Some("off"))], "r1");
+        let error = table.apply(&opens, Revision(0), Utc::now()).expect_err("three tries are many");
+        assert_eq!(error.error.code, ErrorCode::Interlock);
+    }
+
+    #[test]
+    fn overrides_survive_a_restart() {
+        let mut table = off();
+        table
+            .apply(&body(&[("admission.mode", Some("enforce"))], "r1"), Revision(0), Utc::now())
+            .expect("valid");
+        let mut next = off();
+        let dropped = next.restore(&table.to_json().expect("has a JSON form")).expect("readable");
+        assert!(dropped.is_empty());
+        assert_eq!(next.settings().mode, Mode::Enforce);
+        assert_eq!(next.revision(), Revision(1));
+    }
+}

@@ -1,0 +1,595 @@
+//! The data plane: reads a request, offers it to the gate, carries out what the gate decides.
+//!
+//! Decides nothing itself. Bodies of answers are streamed and only their tail is looked at, for the
+//! provider's `usage`.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::config::{GatewayConfig, KeyConfig, ScopeEntry};
+use super::shell::{Shell, Ticket};
+use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
+use crate::admission::{
+    AttemptId, Effect, Ending, Head, Identity, Lane, Offer, Refusal, ScopeId, guess_tokens,
+};
+use crate::dialect::{self, Class};
+
+/// Bytes of an error body that are read before it is classified.
+const ERROR_BODY_MAX: usize = 1024 * 1024;
+/// Bytes of an answer's end that are kept to find `usage` in.
+const TAIL_MAX: usize = 16 * 1024;
+
+/// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
+/// that the gateway writes itself.
+const NOT_FORWARDED: [&str; 12] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "content-length",
+    "accept-encoding",
+    "expect",
+];
+
+/// The body of every answer of the data plane.
+pub type ProxyBody = Either<Full<Bytes>, Relayed>;
+
+/// The data plane of one instance.
+pub struct Proxy {
+    shell: Arc<Shell>,
+    upstream: Arc<Upstream>,
+    upstream_key: Option<HeaderValue>,
+    attempt_timeout: Duration,
+    default_deadline: Duration,
+    body_max: usize,
+    by_model: BTreeMap<String, ScopeId>,
+    other_models: Option<ScopeId>,
+    /// Tenant and trust by fingerprint of the key.
+    keys: BTreeMap<[u8; 32], (Arc<str>, bool)>,
+}
+
+/// What is read of a request's body. Values of any type: a wrong one is the provider's to refuse and
+/// must not hide the others.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Peek {
+    model: Value,
+    max_tokens: Value,
+    max_completion_tokens: Value,
+    max_output_tokens: Value,
+}
+
+impl Peek {
+    fn output_tokens(&self) -> u64 {
+        [&self.max_completion_tokens, &self.max_output_tokens, &self.max_tokens]
+            .into_iter()
+            .find_map(Value::as_u64)
+            .unwrap_or(0)
+    }
+}
+
+impl Proxy {
+    /// A proxy for a checked configuration. `keys` are the values of the configured callers' keys.
+    #[must_use]
+    pub fn new(
+        config: &GatewayConfig,
+        scopes: &[ScopeEntry],
+        keys: &[(KeyConfig, String)],
+        upstream_key: Option<HeaderValue>,
+        shell: Arc<Shell>,
+        upstream: Arc<Upstream>,
+    ) -> Self {
+        let mut by_model = BTreeMap::new();
+        let mut other_models = None;
+        for (place, scope) in scopes.iter().enumerate() {
+            if scope.models.is_empty() {
+                other_models = Some(ScopeId(place));
+            }
+            by_model.extend(scope.models.iter().map(|model| (model.clone(), ScopeId(place))));
+        }
+        let keys = keys
+            .iter()
+            .map(|(key, value)| {
+                let bearer = format!("Bearer {value}");
+                let print = *blake3::hash(bearer.as_bytes()).as_bytes();
+                (print, (Arc::from(key.tenant.as_str()), key.trusted))
+            })
+            .collect();
+        Self {
+            shell,
+            upstream,
+            upstream_key,
+            attempt_timeout: config.attempt_timeout(),
+            default_deadline: config.default_deadline(),
+            body_max: config.body_max,
+            by_model,
+            other_models,
+            keys,
+        }
+    }
+
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// Never; every fault becomes an answer.
+    pub async fn serve(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<ProxyBody>, Infallible> {
+        let (parts, body) = request.into_parts();
+        if !parts.uri.path().starts_with("/v1/") {
+            return Ok(error(
+                StatusCode::NOT_FOUND,
+                "weir_not_found",
+                "this listener forwards paths under /v1/; admin and /metrics have their own",
+            ));
+        }
+        let body = match Limited::new(body, self.body_max).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(fault) if fault.is::<LengthLimitError>() => {
+                let message = format!(
+                    "the body is larger than {} bytes; see gateway.body_max",
+                    self.body_max
+                );
+                return Ok(error(StatusCode::PAYLOAD_TOO_LARGE, "weir_body_too_large", &message));
+            }
+            Err(_) => {
+                return Ok(error(
+                    StatusCode::BAD_REQUEST,
+                    "weir_body_broken",
+                    "the body ended early",
+                ));
+            }
+        };
+        let peek: Peek = serde_json::from_slice(&body).unwrap_or_default();
+        let scope = peek
+            .model
+            .as_str()
+            .and_then(|model| self.by_model.get(model).copied())
+            .or(self.other_models)
+            // A question without a body (GET /v1/models) names no model and uses no tokens.
+            .or_else(|| body.is_empty().then_some(ScopeId(0)));
+        let Some(scope) = scope else {
+            let model = peek.model.as_str().unwrap_or("(none)");
+            let message = format!(
+                "model `{model}` is on no quota scope; add it to a [[scope]], or add a scope without `models` for the rest"
+            );
+            return Ok(error(StatusCode::NOT_FOUND, "weir_no_scope", &message));
+        };
+        let offer = self.offer(&parts, &body, &peek, scope);
+        let ticket = self.shell.offer(&offer);
+        Ok(self.carry_out(ticket, &offer, &parts, body).await)
+    }
+
+    fn offer(
+        &self,
+        parts: &http::request::Parts,
+        body: &Bytes,
+        peek: &Peek,
+        scope: ScopeId,
+    ) -> Offer {
+        let headers = &parts.headers;
+        let (tenant, trusted) = self.tenant(headers);
+        let named = text(headers, "x-weir-tenant").filter(|_| trusted);
+        Offer {
+            scope,
+            identity: identity(parts, body),
+            lane: match text(headers, "x-weir-lane") {
+                Some("batch") => Lane::Batch,
+                _ => Lane::Interactive,
+            },
+            tenant: named.map_or(tenant, Arc::from),
+            guess: guess_tokens(body.len(), peek.output_tokens()),
+            deadline: Some(self.shell.now() + self.time_allowed(headers)),
+            retry_mark: retry_mark(headers),
+        }
+    }
+
+    /// Who asks: the configured tenant of the key, else a fingerprint of the key.
+    fn tenant(&self, headers: &HeaderMap) -> (Arc<str>, bool) {
+        let Some(key) = headers.get(AUTHORIZATION) else { return (Arc::from("anonymous"), false) };
+        let print = blake3::hash(key.as_bytes());
+        self.keys
+            .get(print.as_bytes())
+            .map_or_else(|| (Arc::from(&print.to_hex()[..8]), false), Clone::clone)
+    }
+
+    /// How long the caller waits, end to end, by the headers of the contract in their order.
+    fn time_allowed(&self, headers: &HeaderMap) -> Duration {
+        let number = |name: &str| text(headers, name)?.trim().parse::<f64>().ok();
+        let millis = |name: &str| number(name).map(|ms| ms / 1_000.0);
+        millis("x-weir-deadline-ms")
+            .or_else(|| millis("x-envoy-expected-rq-timeout-ms"))
+            .or_else(|| number("x-stainless-timeout"))
+            .or_else(|| number("x-stainless-read-timeout"))
+            .filter(|seconds| *seconds > 0.0)
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .unwrap_or(self.default_deadline)
+    }
+
+    async fn carry_out(
+        &self,
+        mut ticket: Ticket,
+        offer: &Offer,
+        parts: &http::request::Parts,
+        body: Bytes,
+    ) -> Response<ProxyBody> {
+        let mut held: Option<Held> = None;
+        let mut sent: u32 = 0;
+        loop {
+            match ticket.next().await {
+                Some(Effect::Send { attempt }) => {
+                    sent = attempt.number;
+                    held = Some(self.attempt(attempt, offer, parts, body.clone()).await);
+                }
+                Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
+                    let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
+                    return deliver(ticket, held, forbid_retry, attempts, queued);
+                }
+                Some(Effect::Refuse { refusal, .. }) => {
+                    let scope = offer.scope;
+                    let name = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
+                    ticket.end(None);
+                    return refuse(&name, &refusal, sent);
+                }
+                None => {
+                    return error(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "weir_internal",
+                        "the gate lost this request; please report it",
+                    );
+                }
+            }
+        }
+    }
+
+    /// One attempt at the provider; tells the gate how it went and keeps what to deliver.
+    async fn attempt(
+        &self,
+        attempt: AttemptId,
+        offer: &Offer,
+        parts: &http::request::Parts,
+        body: Bytes,
+    ) -> Held {
+        let left = offer.deadline.map_or(self.attempt_timeout, |deadline| {
+            deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
+        });
+        let exchange = self.exchange(attempt, parts, body);
+        let (ending, status, why) = match tokio::time::timeout(left, exchange).await {
+            Ok(Ok(held)) => return held,
+            Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
+            Err(_) => {
+                let why = format!("no answer of the provider within {:.1} s", left.as_secs_f64());
+                (Ending::Timeout, StatusCode::GATEWAY_TIMEOUT, why)
+            }
+        };
+        self.shell.with(|gate, now| gate.handle_failed(attempt, ending, now));
+        Held::Fault(status, Some(why))
+    }
+
+    async fn exchange(
+        &self,
+        attempt: AttemptId,
+        parts: &http::request::Parts,
+        body: Bytes,
+    ) -> Result<Held, UpstreamError> {
+        let ready = self.upstream.ready().await?;
+        let request = self.outgoing(attempt, parts, body);
+        self.shell.with(|gate, now| gate.handle_sent(attempt, now));
+        let response = self.upstream.send(ready, request).await?;
+        let (head, body) = response.into_parts();
+        let status = head.status.as_u16();
+        let answer = if head.status.is_success() {
+            Held::Stream(head, Bytes::new(), Box::new(body))
+        } else {
+            read_error(head, body).await
+        };
+        let (Held::Stream(head, read, _) | Held::Whole(head, read)) = &answer else {
+            return Ok(answer);
+        };
+        let seen = classified(&dialect::Answer { status, headers: &head.headers, body: read });
+        self.shell.with(|gate, now| gate.handle_head(attempt, &seen, now));
+        Ok(answer)
+    }
+
+    fn outgoing(
+        &self,
+        attempt: AttemptId,
+        parts: &http::request::Parts,
+        body: Bytes,
+    ) -> Request<Full<Bytes>> {
+        let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let length = body.len();
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let named = |name: &HeaderName| {
+            let listed = parts.headers.get_all(CONNECTION).iter();
+            let mut listed = listed.filter_map(|value| value.to_str().ok());
+            listed.any(|list| {
+                list.split(',').any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
+            })
+        };
+        let headers = request.headers_mut();
+        for (name, value) in &parts.headers {
+            let of_connection = NOT_FORWARDED.contains(&name.as_str()) || named(name);
+            if !of_connection && !name.as_str().starts_with("x-weir-") {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        if let Ok(host) = HeaderValue::from_str(self.upstream.authority()) {
+            headers.insert(HOST, host);
+        }
+        if parts.method != Method::GET || length > 0 {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if let Some(key) = &self.upstream_key {
+            headers.insert(AUTHORIZATION, key.clone());
+        }
+        headers
+            .insert(HeaderName::from_static("x-weir-attempt"), HeaderValue::from(attempt.number));
+        request
+    }
+}
+
+/// An answer that waits for the gate's word.
+enum Held {
+    /// The bytes that were read, and the body that the rest comes from.
+    Stream(http::response::Parts, Bytes, Box<UpstreamBody>),
+    Whole(http::response::Parts, Bytes),
+    Fault(StatusCode, Option<String>),
+}
+
+/// Reads the body of an error as far as a classification looks at it; the rest stays a stream.
+async fn read_error(mut head: http::response::Parts, mut body: UpstreamBody) -> Held {
+    let mut read = BytesMut::new();
+    loop {
+        match body.frame().await {
+            Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            None => return Held::Whole(head, read.freeze()),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "an error of the provider broke off");
+                head.headers.remove(CONTENT_LENGTH);
+                return Held::Whole(head, read.freeze());
+            }
+        }
+        if read.len() >= ERROR_BODY_MAX {
+            return Held::Stream(head, read.freeze(), Box::new(body));
+        }
+    }
+}
+
+fn classified(answer: &dialect::Answer<'_>) -> Head {
+    let seen = dialect::classify(answer, None);
+    let success = (200..300).contains(&answer.status);
+    Head {
+        status: answer.status,
+        class: if success { Class::Success } else { seen.class },
+        hint: seen.hint,
+        code: seen.code,
+        meter: seen.meter,
+        meters: seen.meters,
+    }
+}
+
+fn deliver(
+    ticket: Ticket,
+    held: Held,
+    forbid_retry: bool,
+    attempts: u32,
+    queued: Duration,
+) -> Response<ProxyBody> {
+    let number = ticket.request().number();
+    let mut response = match held {
+        // Nobody polls a body that has ended already.
+        Held::Stream(parts, read, body) if read.is_empty() && body.is_end_stream() => {
+            ticket.end(None);
+            Response::from_parts(passed_on(parts), Either::Left(Full::new(read)))
+        }
+        Held::Stream(parts, read, body) => {
+            let relayed =
+                Relayed { read, body, tail: BytesMut::new(), ticket: Some(ticket), ended: false };
+            Response::from_parts(passed_on(parts), Either::Right(relayed))
+        }
+        Held::Whole(parts, body) => {
+            ticket.end(None);
+            Response::from_parts(passed_on(parts), Either::Left(Full::new(body)))
+        }
+        Held::Fault(status, why) => {
+            ticket.end(None);
+            let code = if status == StatusCode::GATEWAY_TIMEOUT {
+                "weir_upstream_timeout"
+            } else {
+                "weir_upstream_unreachable"
+            };
+            error(status, code, why.as_deref().unwrap_or("the provider did not answer"))
+        }
+    };
+    let headers = response.headers_mut();
+    let waited = u64::try_from(queued.as_millis()).unwrap_or(u64::MAX);
+    headers.insert("x-weir-attempts", HeaderValue::from(attempts));
+    headers.insert("x-weir-queue-ms", HeaderValue::from(waited));
+    headers.insert("x-weir-request-id", HeaderValue::from(number));
+    if forbid_retry {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    response
+}
+
+fn passed_on(mut head: http::response::Parts) -> http::response::Parts {
+    for name in ["connection", "keep-alive", "transfer-encoding", "upgrade", "trailer"] {
+        head.headers.remove(name);
+    }
+    head
+}
+
+fn refuse(scope: &str, refusal: &Refusal, attempts: u32) -> Response<ProxyBody> {
+    let reason = refusal.reason;
+    let code = format!("weir_{}", reason.word());
+    let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let message = format!("weir, scope {scope}: {}", reason.advice());
+    let mut response = error(status, &code, &message);
+    let headers = response.headers_mut();
+    headers.insert("x-weir-attempts", HeaderValue::from(attempts));
+    if let Ok(decision) = HeaderValue::from_str(&format!("refused; reason={}", reason.word())) {
+        headers.insert("x-weir-decision", decision);
+    }
+    if refusal.forbid_retry {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    if let Some(seconds) = refusal.retry_after_header() {
+        headers.insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// An error in the shape of the API that the caller speaks.
+fn error(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
+    let kind = match status.as_u16() {
+        429 => "rate_limit_error",
+        400..=499 => "invalid_request_error",
+        _ => "server_error",
+    };
+    let body = json!({"error": {"message": message, "type": kind, "param": null, "code": code}});
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// How often the caller says it has retried: Stainless SDKs count from 0, AWS SDKs from 1.
+fn retry_mark(headers: &HeaderMap) -> u32 {
+    if let Some(count) = text(headers, "x-stainless-retry-count") {
+        return count.trim().parse().unwrap_or(0);
+    }
+    text(headers, "amz-sdk-request")
+        .and_then(|fields| {
+            fields.split(';').find_map(|field| field.trim().strip_prefix("attempt="))
+        })
+        .and_then(|attempt| attempt.parse::<u32>().ok())
+        .map_or(0, |attempt| attempt.saturating_sub(1))
+}
+
+/// The same idempotency key of the same caller is the same original; without one, the same caller,
+/// path and body.
+fn identity(parts: &http::request::Parts, body: &Bytes) -> Identity {
+    let mut hasher = blake3::Hasher::new();
+    let caller = parts.headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    hasher.update(caller);
+    hasher.update(&[0]);
+    if let Some(key) = parts.headers.get("idempotency-key") {
+        hasher.update(b"key");
+        hasher.update(key.as_bytes());
+    } else {
+        hasher.update(parts.method.as_str().as_bytes());
+        hasher.update(parts.uri.path().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(body);
+    }
+    let mut first = [0; 16];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    Identity::from_be_bytes(first)
+}
+
+/// A provider's body on its way to the caller; its end settles the reservation, dropping it early
+/// cancels the request.
+pub struct Relayed {
+    /// What was read before the gate decided.
+    read: Bytes,
+    body: Box<UpstreamBody>,
+    tail: BytesMut,
+    ticket: Option<Ticket>,
+    ended: bool,
+}
+
+impl Body for Relayed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if !self.read.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read)))));
+        }
+        let polled = Pin::new(&mut *self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    keep_tail(&mut self.tail, data);
+                }
+                // With a known length, nobody polls past the last byte.
+                if self.body.is_end_stream() {
+                    self.settle();
+                }
+            }
+            Poll::Ready(None) => self.settle(),
+            Poll::Ready(Some(Err(_))) => {
+                self.ended = true;
+                if let Some(ticket) = self.ticket.take() {
+                    ticket.broken();
+                }
+            }
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.body.size_hint();
+        let read = self.read.len() as u64;
+        let mut all = SizeHint::new();
+        all.set_lower(rest.lower() + read);
+        if let Some(upper) = rest.upper() {
+            all.set_upper(upper + read);
+        }
+        all
+    }
+}
+
+impl Relayed {
+    fn settle(&mut self) {
+        self.ended = true;
+        if let Some(ticket) = self.ticket.take() {
+            let usage = dialect::usage_from_tail(&self.tail);
+            ticket.end(usage.map(|usage| usage.total_tokens.as_f64()));
+        }
+    }
+}
+
+fn keep_tail(tail: &mut BytesMut, data: &Bytes) {
+    let data = &data[data.len().saturating_sub(TAIL_MAX)..];
+    let surplus = (tail.len() + data.len()).saturating_sub(TAIL_MAX);
+    if surplus > 0 {
+        let _ = tail.split_to(surplus);
+    }
+    tail.extend_from_slice(data);
+}

@@ -1,0 +1,263 @@
+//! Puts one gateway together and runs it: the data plane on the caller's runtime, the admin plane
+//! on a thread and runtime of its own.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http::HeaderValue;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+use super::admin::{self, Admin};
+use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry};
+use super::overrides::Overrides;
+use super::proxy::Proxy;
+use super::shell::Shell;
+use super::upstream::Upstream;
+use crate::admission::Gate;
+use crate::ingest::Assembler;
+use crate::signal::Mono;
+
+/// Window of the instance's own snapshot, in seconds.
+const WINDOW_S: f64 = 10.0;
+const TICK: Duration = Duration::from_secs(1);
+/// A client that takes longer than this to send its request's head is cut off.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a gateway could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An address.
+    #[error("cannot listen on {address}: {error}; is another process there?")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file with kept overrides.
+    #[error("{path}: {error}; move the file away to start without overrides")]
+    State {
+        /// Which.
+        path: String,
+        /// Why.
+        error: String,
+    },
+    /// The runtime of the admin plane.
+    #[error("cannot start the admin plane: {0}")]
+    Runtime(std::io::Error),
+}
+
+/// A gateway that listens.
+pub struct Gateway {
+    data: TcpListener,
+    data_address: SocketAddr,
+    admin_address: SocketAddr,
+    token: String,
+    proxy: Arc<Proxy>,
+    shell: Arc<Shell>,
+}
+
+impl Gateway {
+    /// Checks the configuration, binds both listeners and starts the admin plane.
+    ///
+    /// # Errors
+    /// [`StartError`] says what is wrong and what to do.
+    pub async fn start(config: &GatewayConfig, scopes: &[ScopeEntry]) -> Result<Self, StartError> {
+        config.check()?;
+        let gate_scopes = config::scopes(scopes)?;
+        let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);
+        restore(&mut flags, config)?;
+        let token = match &config.admin_token_env {
+            Some(variable) => from_environment("gateway.admin_token_env", variable)?,
+            None => uuid::Uuid::new_v4().simple().to_string(),
+        };
+        let upstream_key = config.upstream_key_env.as_deref().map(upstream_key).transpose()?;
+        let keys = config
+            .keys
+            .iter()
+            .enumerate()
+            .map(|(index, key)| {
+                let place = format!("gateway.key[{index}].key_env");
+                Ok((key.clone(), from_environment(&place, &key.key_env)?))
+            })
+            .collect::<Result<Vec<(KeyConfig, String)>, ConfigError>>()?;
+
+        let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+        let gate = Gate::new(gate_scopes, flags.settings(), seed, Mono::START);
+        let shell = Shell::new(gate, Instant::now());
+        let upstream = Upstream::new(
+            config.upstream.parse().map_err(|_| ConfigError::upstream(&config.upstream))?,
+        );
+        let proxy = Proxy::new(
+            config,
+            scopes,
+            &keys,
+            upstream_key,
+            Arc::clone(&shell),
+            Arc::clone(&upstream),
+        );
+        let data = bind(config.listen).await?;
+        let admin = Admin {
+            shell: Arc::clone(&shell),
+            upstream,
+            flags: Mutex::new(flags),
+            state_file: config.state_file.clone(),
+            token: token.clone(),
+            instance: config.instance.clone(),
+            process_start_s: unix_now(),
+            config_revision: config.revision(scopes),
+            assembler: Mutex::new(Assembler::new(WINDOW_S)),
+        };
+        let admin_address = spawn_admin(admin, config.admin_listen)?;
+        let data_address = data
+            .local_addr()
+            .map_err(|error| StartError::Listen { address: config.listen, error })?;
+        Ok(Self { data, data_address, admin_address, token, proxy: Arc::new(proxy), shell })
+    }
+
+    /// Address of the data plane.
+    #[must_use]
+    pub const fn data_address(&self) -> SocketAddr {
+        self.data_address
+    }
+
+    /// Address of the admin plane.
+    #[must_use]
+    pub const fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// The admin plane's bearer token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Serves until `stop` resolves; then refuses what waits and lets what is upstream finish, for
+    /// at most `grace`.
+    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
+        let timer = Arc::clone(&self.shell);
+        let timer = tokio::spawn(async move { timer.run_timer().await });
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                accepted = self.data.accept() => match accepted {
+                    Ok((stream, _)) => self.serve(stream),
+                    Err(error) => {
+                        // Out of file descriptors, mostly: a pause lets some close.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                },
+            }
+        }
+        self.shell.with(Gate::drain);
+        let end = Instant::now() + grace;
+        while self.shell.read(|gate, _| gate.open_requests()) > 0 && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        timer.abort();
+    }
+
+    fn serve(&self, stream: tokio::net::TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let proxy = Arc::clone(&self.proxy);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| Arc::clone(&proxy).serve(request));
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a client's connection ended early");
+            }
+        });
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen { address, error })
+}
+
+fn spawn_admin(admin: Admin, address: SocketAddr) -> Result<SocketAddr, StartError> {
+    let fail = |error| StartError::Listen { address, error };
+    let listener = std::net::TcpListener::bind(address).map_err(fail)?;
+    listener.set_nonblocking(true).map_err(fail)?;
+    let bound = listener.local_addr().map_err(fail)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    let admin = Arc::new(admin);
+    let serve = move || {
+        runtime.block_on(async move {
+            let ticking = Arc::clone(&admin);
+            tokio::spawn(async move {
+                let mut ticks = tokio::time::interval(TICK);
+                loop {
+                    ticks.tick().await;
+                    ticking.tick();
+                }
+            });
+            let served = match TcpListener::from_std(listener) {
+                Ok(listener) => axum::serve(listener, admin::router(admin)).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "the admin plane ended");
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("weir-admin".to_owned())
+        .spawn(serve)
+        .map_err(StartError::Runtime)?;
+    Ok(bound)
+}
+
+fn restore(flags: &mut Overrides, config: &GatewayConfig) -> Result<(), StartError> {
+    let Some(path) = &config.state_file else { return Ok(()) };
+    let state = |error: String| StartError::State { path: path.display().to_string(), error };
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            let dropped = flags.restore(&text).map_err(|error| state(error.to_string()))?;
+            for key in dropped {
+                tracing::warn!(key, "a kept override no longer fits its flag and was dropped");
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(state(error.to_string())),
+    }
+}
+
+/// The header that stands in for the callers' own.
+fn upstream_key(variable: &str) -> Result<HeaderValue, ConfigError> {
+    let place = "gateway.upstream_key_env";
+    let key = from_environment(place, variable)?;
+    HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| ConfigError {
+        key: place.to_owned(),
+        message: format!("what `{variable}` holds cannot stand in a header"),
+        remedy: "look for a line end in it".to_owned(),
+    })
+}
+
+fn from_environment(key: &str, variable: &str) -> Result<String, ConfigError> {
+    std::env::var(variable)
+        .ok()
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| ConfigError::not_in_environment(key, variable))
+}
+
+fn unix_now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

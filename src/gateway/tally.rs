@@ -1,0 +1,95 @@
+//! The running totals of one instance in one JSON object: what a drill takes differences of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::admission::{Completion, Ending, Gate, Histogram};
+use crate::signal::Mono;
+
+/// Totals over all scopes since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Seconds since the start of the process.
+    pub at_s: f64,
+    /// Distinct originals that arrived.
+    pub originals: u64,
+    /// Originals answered with success.
+    pub originals_served: u64,
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Requests let through.
+    pub admitted: u64,
+    /// Requests refused by the gate.
+    pub shed: u64,
+    /// Requests that became too late in the queue.
+    pub expired: u64,
+    /// Requests whose caller went away.
+    pub cancelled: u64,
+    /// Requests answered with success.
+    pub completed: u64,
+    /// Requests that reached the provider.
+    pub attempts: u64,
+    /// 429 answers of the provider.
+    pub provider_429: u64,
+    /// Tokens that the provider billed.
+    pub tokens_sent: f64,
+    /// Originals with an attempt since the last mark; only where a mark was made by this reading.
+    pub originals_attempted: Option<u64>,
+    /// Age of the oldest waiting request now.
+    pub queue_oldest_age_s: f64,
+    /// Requests that are not answered yet.
+    pub open: u64,
+    /// Latency of let-through requests, by bucket.
+    pub latency_admitted: Vec<u64>,
+    /// Latency of all requests, by bucket.
+    pub latency_offered: Vec<u64>,
+}
+
+impl Tally {
+    /// The totals of a gate, and a mark: the next reading with a mark counts from here.
+    pub fn mark(gate: &mut Gate, now: Mono) -> Self {
+        let originals_attempted = Some(gate.mark());
+        Self { originals_attempted, ..Self::of(gate, now) }
+    }
+
+    /// The totals of a gate.
+    #[must_use]
+    pub fn of(gate: &Gate, now: Mono) -> Self {
+        let mut tally = Self { at_s: now.as_secs_f64(), ..Self::default() };
+        tally.open = gate.open_requests() as u64;
+        let (mut admitted, mut offered) = (Histogram::default(), Histogram::default());
+        for scope in gate.scopes() {
+            let counters = scope.counters();
+            tally.originals += counters.originals.values().sum::<u64>();
+            tally.originals_served += counters.originals_served;
+            tally.offered += counters.offered.values().sum::<u64>();
+            tally.admitted += counters.admitted.values().sum::<u64>();
+            tally.shed += counters.shed.values().sum::<u64>();
+            tally.expired += counters.expired.values().sum::<u64>();
+            tally.cancelled += counters.cancelled.values().sum::<u64>();
+            tally.completed += counters.completed.get(&Completion::Success).copied().unwrap_or(0);
+            tally.attempts += counters.attempts();
+            tally.provider_429 += counters
+                .results
+                .iter()
+                .filter(|((_, ending), _)| *ending == Ending::Status(429))
+                .map(|(_, count)| count)
+                .sum::<u64>();
+            tally.tokens_sent += counters.tokens_actual;
+            for lane in crate::admission::Lane::ALL {
+                let age = scope.queue().oldest_age(lane, now).unwrap_or_default();
+                tally.queue_oldest_age_s = tally.queue_oldest_age_s.max(age.as_secs_f64());
+            }
+            for (sum, part) in [
+                (&mut admitted, &counters.admitted_latency),
+                (&mut offered, &counters.offered_latency),
+            ] {
+                for (sum, part) in sum.buckets.iter_mut().zip(part.buckets) {
+                    *sum += part;
+                }
+            }
+        }
+        tally.latency_admitted = admitted.buckets.to_vec();
+        tally.latency_offered = offered.buckets.to_vec();
+        tally
+    }
+}

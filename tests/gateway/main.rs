@@ -1,0 +1,11 @@
+//! The gateway over real sockets: what callers, the provider, operators and scrapers get from it.
+
+mod answers;
+mod faults;
+mod flags;
+mod identity;
+mod leaving;
+mod metrics;
+mod refusals;
+mod sdk;
+mod support;

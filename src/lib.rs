@@ -23,3 +23,5 @@ pub mod runbook;
 
 pub mod gateway;
 
+pub mod drill;
+

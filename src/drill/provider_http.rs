@@ -1,0 +1,346 @@
+//! The simulated provider behind real sockets: HTTP in, the model of `sim` in the middle, HTTP out.
+//!
+//! Decides nothing itself. Everything under `/v1/` is a call and is counted; what a test or a drill
+//! needs besides (`/metrics`, `/ledger`, `/script`, `/start`, `/healthz`) is free. A request with
+//! `x-simulate: rate_limit:2` brings a script for its own original.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+use crate::dialect::{MeterReading, write_ratelimit_headers};
+use crate::drill::metrics_text::{Histogram, MetricsText};
+use crate::drill::provider_wire::{WireRequest, error_body, status};
+use crate::signal::Mono;
+use crate::sim::config::ProviderConfig;
+use crate::sim::provider::{Call, CallId, CallKind, Outcome, Provider, Reply};
+
+/// Largest request body.
+const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
+
+/// The model behind the server, shared by its connections.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Inner>>);
+
+struct Inner {
+    config: ProviderConfig,
+    seed: u64,
+    provider: Provider,
+    started: Instant,
+    /// The same instant on the calendar, for `process_start_time_seconds`.
+    started_epoch_s: f64,
+    latency: Histogram,
+}
+
+impl Inner {
+    fn new(config: ProviderConfig, seed: u64) -> Self {
+        let provider = Provider::new(&config, seed, Mono::START);
+        Self {
+            config,
+            seed,
+            provider,
+            started: Instant::now(),
+            started_epoch_s: since_epoch_s(),
+            latency: Histogram::default(),
+        }
+    }
+
+    fn now(&self) -> Mono {
+        Mono::from_start(self.started.elapsed())
+    }
+}
+
+impl Shared {
+    /// A panic of another handler cannot leave the model half changed in a way that matters here.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is open until this is dropped, also when its caller goes away.
+struct OpenCall {
+    shared: Shared,
+    call: CallId,
+    since: Instant,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.provider.finish(self.call);
+        inner.latency.observe(self.since.elapsed());
+    }
+}
+
+/// Serves a simulated provider on `listener` until `shutdown` ends.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    config: ProviderConfig,
+    seed: u64,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let listener = listener.tap_io(|stream| {
+        // Answers are small; waiting to fill a segment would add 40 ms. Failing here is harmless.
+        let _ = stream.set_nodelay(true);
+    });
+    tokio::select! {
+        result = axum::serve(listener, router(config, seed)) => result,
+        () = shutdown => Ok(()),
+    }
+}
+
+/// The line that a parent process waits for.
+#[must_use]
+pub fn ready_line(address: SocketAddr) -> String {
+    json!({ "listening": address.to_string() }).to_string()
+}
+
+fn router(config: ProviderConfig, seed: u64) -> Router {
+    Router::new()
+        .route("/v1/embeddings", post(call))
+        .route("/v1/chat/completions", post(call))
+        .route("/v1/models", get(call))
+        .route("/v1/{*path}", axum::routing::any(call))
+        .route("/metrics", get(metrics))
+        .route("/ledger", get(ledger))
+        .route("/script", post(set_script))
+        .route("/start", post(start))
+        .route("/healthz", get(|| async { "ok" }))
+        .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
+        .with_state(Shared(Arc::new(Mutex::new(Inner::new(config, seed)))))
+}
+
+async fn call(
+    State(shared): State<Shared>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let since = Instant::now();
+    let path = uri.path();
+    let kind = match path {
+        "/v1/embeddings" => CallKind::Embeddings,
+        "/v1/chat/completions" => CallKind::ChatCompletions,
+        _ => CallKind::Other,
+    };
+    let identity = identity(&headers, path, &body);
+    let request = match (&method, kind, path) {
+        (&Method::POST, CallKind::Embeddings, _) => {
+            WireRequest::embeddings(&body).map_err(|complaint| (400, complaint))
+        }
+        (&Method::POST, CallKind::ChatCompletions, _) => {
+            WireRequest::chat(&body).map_err(|complaint| (400, complaint))
+        }
+        (&Method::GET, _, "/v1/models") => Ok(WireRequest::Models),
+        _ => Err((404, format!("Unknown request URL: {method} {path}."))),
+    };
+    let request = match headers.get("x-simulate").and_then(|value| value.to_str().ok()) {
+        Some(script) => {
+            let brought = shared.lock().provider.bring_script(identity, script);
+            request.and_then(|request| match brought {
+                Ok(()) => Ok(request),
+                Err(error) => Err((400, error.to_string())),
+            })
+        }
+        None => request,
+    };
+    let reply = {
+        let mut inner = shared.lock();
+        let now = inner.now();
+        match &request {
+            Ok(request) => {
+                let call = Call { identity, tokens: request.tokens(), kind };
+                inner.provider.handle_request(&call, now)
+            }
+            Err((status, _)) => inner.provider.reject(identity, kind, *status, now),
+        }
+    };
+    let open = OpenCall { shared, call: reply.call, since };
+    respond(request, &reply, open).await
+}
+
+async fn respond(
+    request: Result<WireRequest, (u16, String)>,
+    reply: &Reply,
+    open: OpenCall,
+) -> Response {
+    let id = format!("req_sim{}", reply.call.0);
+    let body = match (&request, reply.outcome) {
+        (Ok(request), Outcome::Ok { .. }) => match request.events(&id) {
+            Some(events) => {
+                let pause = reply.latency / u32::try_from(events.len() + 1).unwrap_or(u32::MAX);
+                sleep(pause).await;
+                return with_headers(stream(events, pause, open), reply, &id, "text/event-stream");
+            }
+            None => request.answer(&id),
+        },
+        (Ok(request), outcome) => error_body(&outcome, request.model(), None),
+        (Err((_, complaint)), outcome) => error_body(&outcome, "none", Some(complaint)),
+    };
+    if !reply.latency.is_zero() {
+        sleep(reply.latency).await;
+    }
+    with_headers(Body::from(body.to_string()), reply, &id, "application/json")
+}
+
+/// Sends the events one by one; the call stays open until the last or until the reader leaves.
+fn stream(events: Vec<String>, pause: Duration, open: OpenCall) -> Body {
+    let state = (events.into_iter(), open);
+    Body::from_stream(futures_util::stream::unfold(state, move |(mut events, open)| async move {
+        let event = events.next()?;
+        sleep(pause).await;
+        Some((Ok::<_, io::Error>(Bytes::from(event)), (events, open)))
+    }))
+}
+
+fn with_headers(body: Body, reply: &Reply, id: &str, content_type: &'static str) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status(&reply.outcome);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    insert(headers, HeaderName::from_static("x-request-id"), id);
+    if shows_meters(&reply.outcome) {
+        for (name, text) in write_ratelimit_headers(&reply.meters) {
+            insert(headers, name, &text);
+        }
+    }
+    if let Some(ms) = reply.outcome.retry_after_ms() {
+        insert(headers, HeaderName::from_static("retry-after-ms"), &ms.to_string());
+    }
+    if let Some(seconds) = reply.outcome.retry_after_s() {
+        insert(headers, header::RETRY_AFTER, &seconds.to_string());
+    }
+    response
+}
+
+/// Only answers of the limiter and successes carry the meters, as at the real provider.
+const fn shows_meters(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Ok { .. } | Outcome::RateLimited { .. } | Outcome::TooLarge { .. })
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
+
+/// Which original a request belongs to: its idempotency key, else who asked what.
+fn identity(headers: &HeaderMap, path: &str, body: &[u8]) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    if let Some(key) = headers.get("idempotency-key") {
+        hasher.update(b"key\0").update(key.as_bytes());
+    } else {
+        let key = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+        hasher.update(b"body\0").update(key).update(b"\0");
+        hasher.update(path.as_bytes()).update(b"\0").update(body);
+    }
+    let mut head = [0; 16];
+    hasher.finalize_xof().fill(&mut head);
+    u128::from_le_bytes(head)
+}
+
+/// Begins the drill anew: levels, steps and ledger start at this instant.
+async fn start(State(shared): State<Shared>) -> StatusCode {
+    let mut inner = shared.lock();
+    *inner = Inner::new(inner.config.clone(), inner.seed);
+    StatusCode::NO_CONTENT
+}
+
+async fn set_script(State(shared): State<Shared>, script: String) -> Response {
+    match shared.lock().provider.set_script(&script) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response(),
+    }
+}
+
+async fn ledger(State(shared): State<Shared>) -> Response {
+    let inner = shared.lock();
+    let ledger = inner.provider.ledger();
+    let refusals: Vec<_> = ledger
+        .responses()
+        .iter()
+        .filter(|(key, _)| key.status >= 400)
+        .map(|(key, count)| {
+            json!({ "status": key.status, "code": key.code, "type": key.kind, "count": count })
+        })
+        .collect();
+    let body = json!({
+        "originals": ledger.originals(),
+        "attempts": ledger.attempts(),
+        "provider_429": ledger.answered(429),
+        "tokens_sent": ledger.tokens().0,
+        "in_flight": inner.provider.in_flight(),
+        "refusals": refusals,
+    });
+    axum::Json(body).into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let text = metrics_text(&mut shared.lock());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+fn metrics_text(inner: &mut Inner) -> String {
+    let now = inner.now();
+    let meters = inner.provider.meters(now);
+    let ledger = inner.provider.ledger();
+    let mut text = MetricsText::default();
+    text.single("process_start_time_seconds", "gauge", inner.started_epoch_s);
+    text.family("simprov_attempts_total", "counter");
+    for (kind, count) in ledger.attempts_by_kind() {
+        let path = match kind {
+            CallKind::Embeddings => "/v1/embeddings",
+            CallKind::ChatCompletions => "/v1/chat/completions",
+            CallKind::Other => "other",
+        };
+        text.sample("simprov_attempts_total", &[("path", path)], count);
+    }
+    text.single("simprov_originals_total", "counter", ledger.originals());
+    text.family("simprov_responses_total", "counter");
+    for (key, count) in ledger.responses() {
+        let status = key.status.to_string();
+        let labels = [("status", status.as_str()), ("code", key.code), ("type", key.kind)];
+        text.sample("simprov_responses_total", &labels, count);
+    }
+    text.single("simprov_tokens_total", "counter", ledger.tokens());
+    meter_gauge(&mut text, "simprov_meter_limit", &meters, |reading| reading.limit);
+    meter_gauge(&mut text, "simprov_meter_remaining", &meters, |reading| reading.remaining);
+    text.single("simprov_in_flight", "gauge", inner.provider.in_flight());
+    text.histogram("simprov_latency_seconds", &inner.latency);
+    text.into_text()
+}
+
+fn meter_gauge(
+    text: &mut MetricsText,
+    name: &str,
+    meters: &[MeterReading],
+    value: impl Fn(&MeterReading) -> Option<f64>,
+) {
+    text.family(name, "gauge");
+    for reading in meters {
+        if let Some(value) = value(reading) {
+            text.sample(name, &[("meter", reading.meter.word())], value);
+        }
+    }
+}
+
+/// Calendar time for `process_start_time_seconds`.
+pub(super) fn since_epoch_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,187 @@
+//! The drill on the virtual clock: the same gate, provider and client models, no sockets, no waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::phases::{Phase, TimedFlip, phases};
+use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
+use super::scenario::Scenario;
+use crate::admission::{FlagError, ScopeConfig, Settings};
+use crate::diagnosis::{Diagnoser, Library};
+use crate::gateway::{Facts, Tally, render};
+use crate::ingest::{Adapter, Assembler, ParsedScrape, exposition};
+use crate::signal::Mono;
+use crate::sim::gated::GatedWorld;
+use crate::sim::world::World;
+
+/// How often the world is looked at between events: the age of the queue, once a second the metrics.
+const LOOK: Duration = Duration::from_millis(200);
+const LOOKS_PER_SCRAPE: u64 = 5;
+const WINDOW_S: f64 = 10.0;
+/// Longest drain.
+const DRAIN_MAX: Duration = Duration::from_mins(1);
+
+/// Name of the drill's quota scope.
+pub const SCOPE: &str = "sim/drill/embed";
+
+/// The scope that a scenario's quota makes.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
+pub fn scope_of(scenario: &Scenario) -> ScopeConfig {
+    ScopeConfig {
+        name: Arc::from(SCOPE),
+        rpm: Some(scenario.provider.requests.per_minute.get() as f64),
+        tpm: Some(scenario.provider.tokens.per_minute.get() as f64),
+        max_attempts_configured: Some(scenario.max_attempts_configured),
+        owner: None,
+        usd_per_million_tokens: None,
+    }
+}
+
+/// The phases that a scenario's traffic and the flips make.
+#[must_use]
+pub fn phases_of(scenario: &Scenario, flips: &[TimedFlip], total: Duration) -> Vec<Phase> {
+    let steps: Vec<_> = scenario
+        .traffic
+        .steps
+        .iter()
+        .map(|step| (Duration::from_secs_f64(step.at_s), step.name.clone()))
+        .collect();
+    phases(&steps, flips, total)
+}
+
+/// Plays a scenario on the virtual clock.
+///
+/// # Errors
+/// When a flag of the scenario does not take its value.
+pub fn run(
+    scenario: &Scenario,
+    library: &Arc<Library>,
+    seed: u64,
+    total: Duration,
+    flips: &[TimedFlip],
+) -> Result<Report, FlagError> {
+    let mut settings = Settings::default();
+    for (key, value) in &scenario.flags {
+        settings.set(key, value.clone())?;
+    }
+    let gate = GatedWorld::new(scope_of(scenario), settings, seed);
+    let mut run = Run {
+        world: World::new(&scenario.world(seed), gate),
+        assembler: Assembler::new(WINDOW_S),
+        diagnoser: Diagnoser::new(Arc::clone(library)),
+        verdicts: Verdicts::default(),
+        looks: 0,
+        oldest_age_max_s: 0.0,
+    };
+    let mut reports = Vec::new();
+    let mut set = Vec::new();
+    let cut = phases_of(scenario, flips, total);
+    let last = cut.len().saturating_sub(1);
+    let mut after = run.mark();
+    for (place, phase) in cut.into_iter().enumerate() {
+        for flip in flips.iter().filter(|flip| flip.at == phase.from) {
+            let mut settings = run.world.gate().gate().settings().clone();
+            settings.set(&flip.key, flip.value.clone())?;
+            let now = run.world.now();
+            run.world.gate_mut().apply(settings, now);
+            set.push((flip.at, flip.key.clone(), flip.value.to_string()));
+        }
+        let before = after;
+        run.oldest_age_max_s = before.queue_oldest_age_s;
+        run.until(Mono::from_start(phase.to));
+        if place == last {
+            run.drain();
+        }
+        let ended = run.world.now().since_start();
+        after = run.mark();
+        let oldest_age_max_s = run.oldest_age_max_s;
+        let ended = if place == last { ended } else { phase.to };
+        reports.push(PhaseReport::of(&Span {
+            phase,
+            ended,
+            before,
+            after: after.clone(),
+            oldest_age_max_s,
+        }));
+    }
+    let ledger = run.world.provider().ledger();
+    Ok(Report {
+        scenario: scenario.name.clone(),
+        seed,
+        total,
+        onset: scenario.onset,
+        phases: reports,
+        verdicts: run.verdicts,
+        flags: set,
+        ledger: Some(LedgerReport {
+            originals: ledger.originals(),
+            attempts: ledger.attempts(),
+            provider_429: ledger.answered(429),
+            tokens_sent: ledger.tokens().0,
+        }),
+        virtual_clock: true,
+        remarks: Vec::new(),
+    })
+}
+
+struct Run {
+    world: World<GatedWorld>,
+    assembler: Assembler,
+    diagnoser: Diagnoser,
+    verdicts: Verdicts,
+    looks: u64,
+    oldest_age_max_s: f64,
+}
+
+impl Run {
+    fn mark(&mut self) -> Tally {
+        let now = self.world.now();
+        Tally::mark(self.world.gate_mut().marking(), now)
+    }
+
+    fn until(&mut self, end: Mono) {
+        loop {
+            let next = Mono::from_start(LOOK * u32::try_from(self.looks + 1).unwrap_or(u32::MAX));
+            if next > end {
+                break;
+            }
+            self.world.run_until(next);
+            self.looks += 1;
+            self.look();
+        }
+        self.world.run_until(end);
+    }
+
+    fn look(&mut self) {
+        let now = self.world.now();
+        let tally = Tally::of(self.world.gate().gate(), now);
+        self.oldest_age_max_s = self.oldest_age_max_s.max(tally.queue_oldest_age_s);
+        if self.looks.is_multiple_of(LOOKS_PER_SCRAPE) {
+            let gate = self.world.gate().gate();
+            let facts = Facts {
+                instance: "virtual",
+                process_start_s: 0.0,
+                upstream_open: gate.scopes().iter().map(|s| u64::from(s.in_flight())).sum(),
+                config_revision: None,
+                flags_revision: 0,
+                overridden: &[],
+            };
+            let page = render(gate, &facts, now);
+            if let Ok(scrape) = ParsedScrape::parse(page.as_bytes(), exposition::Format::Text) {
+                self.assembler.accept("gateway", &Adapter::weir(), &scrape, now);
+            }
+            for snapshot in self.assembler.snapshots(now) {
+                let verdict = self.diagnoser.step(&snapshot, now);
+                self.verdicts.see(&verdict, now.since_start());
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        self.world.stop();
+        let now = self.world.now();
+        self.world.gate_mut().drain(now);
+        self.world.drain(DRAIN_MAX);
+    }
+}

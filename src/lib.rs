@@ -25,3 +25,5 @@ pub mod gateway;
 
 pub mod drill;
 
+pub mod tui;
+

@@ -1,0 +1,336 @@
+//! The one registry of what a person can do. Keymap, help and footer are made from it.
+//!
+//! No action changes a flag: the most dangerous ones open a plan, which starts on Cancel. No default
+//! key is one that tmux, screen or flow control takes, and none needs Alt.
+
+use std::fmt;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::tui::app::Model;
+use crate::tui::app::mode::Context;
+
+/// What a person can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// Ask to leave, or leave.
+    Quit,
+    /// Ctrl-C: cancel and ask to leave; again, leave.
+    Interrupt,
+    /// One step back.
+    Back,
+    /// Show the keys.
+    Help,
+    /// Go to the overview.
+    Overview,
+    /// Go to the diagnosis.
+    Diagnose,
+    /// Go to the flags.
+    Flags,
+    /// Go to the timeline.
+    Timeline,
+    /// Hold the screen still.
+    Freeze,
+    /// Next quota scope.
+    NextScope,
+    /// Previous quota scope.
+    PreviousScope,
+    /// One row up.
+    Up,
+    /// One row down.
+    Down,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// First row.
+    First,
+    /// Last row.
+    Last,
+    /// Plan the verdict's own remedy.
+    TakePlan,
+    /// Plan `contain`.
+    Contain,
+    /// Plan every flag's safe value.
+    AllSafe,
+    /// Plan the way back from the last flip.
+    Undo,
+    /// Explain the verdict.
+    Why,
+    /// List every cause.
+    Causes,
+    /// Walk the tree again from now.
+    Rewalk,
+    /// Choose a value for the flag.
+    Edit,
+    /// Put the flag into the common plan, or take it out.
+    Mark,
+    /// Plan to drop the override.
+    DropOverride,
+    /// Plan all marked flags.
+    PlanMarked,
+    /// Read the flags again.
+    Reload,
+    /// Write a note.
+    Note,
+    /// Stop the program as a shell job.
+    Suspend,
+    /// Next field.
+    NextField,
+    /// Previous field.
+    PreviousField,
+    /// Press the button, take the choice.
+    Accept,
+}
+
+/// How much an action can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Danger {
+    /// Looks only.
+    Safe,
+    /// Opens a plan, which then asks.
+    Plans,
+    /// Changes flags: only a focused button does.
+    Changes,
+}
+
+/// A key press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    code: KeyCode,
+    ctrl: bool,
+}
+
+impl Key {
+    /// The key of an event; shift is part of the character.
+    #[must_use]
+    pub fn of(event: KeyEvent) -> Option<Self> {
+        if event.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SUPER | KeyModifiers::META)
+        {
+            return None;
+        }
+        Some(Self { code: event.code, ctrl: event.modifiers.contains(KeyModifiers::CONTROL) })
+    }
+
+    /// Whether Ctrl is held.
+    #[must_use]
+    pub const fn is_ctrl(self) -> bool {
+        self.ctrl
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ctrl {
+            f.write_str("Ctrl-")?;
+        }
+        match self.code {
+            KeyCode::Char(' ') => f.write_str("Space"),
+            KeyCode::Char(letter) if self.ctrl => letter.to_ascii_uppercase().fmt(f),
+            KeyCode::Char(letter) => letter.fmt(f),
+            KeyCode::PageUp => f.write_str("PgUp"),
+            KeyCode::PageDown => f.write_str("PgDn"),
+            KeyCode::BackTab => f.write_str("Shift-Tab"),
+            KeyCode::F(number) => write!(f, "F{number}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+const fn key(letter: char) -> Key {
+    Key { code: KeyCode::Char(letter), ctrl: false }
+}
+
+const fn ctrl(letter: char) -> Key {
+    Key { code: KeyCode::Char(letter), ctrl: true }
+}
+
+const fn named(code: KeyCode) -> Key {
+    Key { code, ctrl: false }
+}
+
+/// One row of the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What happens.
+    pub action: Action,
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for the help.
+    pub description: &'static str,
+    /// The chapter of the help.
+    pub group: &'static str,
+    /// How much it can do.
+    pub danger: Danger,
+    /// Where it works.
+    pub contexts: &'static [Context],
+    /// Its keys, the one to show first.
+    pub keys: &'static [Key],
+    /// The word in the footer; empty keeps it out.
+    pub hint: &'static str,
+    /// When it works.
+    pub when: fn(&Model) -> bool,
+}
+
+use Context as C;
+
+const SCREENS: &[Context] = &[C::Overview, C::Diagnose, C::Flags, C::Timeline];
+const EVERYWHERE: &[Context] = &[
+    C::Overview,
+    C::Diagnose,
+    C::Flags,
+    C::Timeline,
+    C::Help,
+    C::Text,
+    C::Edit,
+    C::Typing,
+    C::Plan,
+    C::Field,
+    C::Waiting,
+    C::Leaving,
+];
+const LISTS: &[Context] =
+    &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Edit, C::Plan, C::Field];
+const PAGES: &[Context] = &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Plan];
+const BELOW_ROOT: &[Context] =
+    &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Waiting, C::Leaving];
+const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
+
+const ALWAYS: fn(&Model) -> bool = |_| true;
+const MAY_CHANGE: fn(&Model) -> bool = |model| !model.read_only;
+const HAS_PLAN: fn(&Model) -> bool =
+    |model| !model.read_only && model.offer().is_some_and(|offer| !offer.is_in_force());
+const CAN_CONTAIN: fn(&Model) -> bool =
+    |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
+const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
+const HAS_MARKS: fn(&Model) -> bool = |model| !model.read_only && !model.flags.marked.is_empty();
+
+/// Every action, in the order of help and footer.
+#[rustfmt::skip]
+pub const REGISTRY: &[Entry] = &[
+    row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, &[C::Edit, C::Typing, C::Plan, C::Field, C::Leaving], &[named(KeyCode::Enter)], "press", ALWAYS),
+    row(Action::NextField, "next-field", "next field; in the editor: mark and go on", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::Tab)], "next", ALWAYS),
+    row(Action::PreviousField, "previous-field", "previous field", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::BackTab)], "", ALWAYS),
+    row(Action::TakePlan, "take-plan", "open the plan that the verdict offers", "Act", Danger::Plans, &[C::Diagnose], &[named(KeyCode::Enter)], "plan it", HAS_PLAN),
+    row(Action::Diagnose, "diagnose", "walk from the symptom to the cause", "Screens", Danger::Safe, SCREENS, &[key('d')], "diagnose", ALWAYS),
+    row(Action::Flags, "flags", "see and plan flags", "Screens", Danger::Safe, SCREENS, &[key('f')], "flags", ALWAYS),
+    row(Action::Edit, "edit", "choose a new value for this flag", "Act", Danger::Safe, &[C::Flags], &[named(KeyCode::Enter)], "edit", MAY_CHANGE),
+    row(Action::Mark, "mark", "into the common plan, or out of it", "Act", Danger::Safe, &[C::Flags], &[key(' ')], "mark", MAY_CHANGE),
+    row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, &[C::Flags], &[key('m')], "plan marked", HAS_MARKS),
+    row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
+    row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
+    row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
+    row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),
+    row(Action::Why, "why", "explain the verdict", "Look", Danger::Safe, &[C::Diagnose], &[key('w')], "why", ALWAYS),
+    row(Action::Causes, "causes", "list every cause", "Look", Danger::Safe, &[C::Diagnose], &[key('x')], "causes", ALWAYS),
+    row(Action::Rewalk, "rewalk", "walk again from now", "Look", Danger::Safe, &[C::Diagnose], &[key('r')], "rewalk", ALWAYS),
+    row(Action::Reload, "reload", "read the flags again", "Look", Danger::Safe, &[C::Flags], &[key('r')], "reload", ALWAYS),
+    row(Action::Timeline, "timeline", "what happened in which order", "Screens", Danger::Safe, SCREENS, &[key('t')], "timeline", ALWAYS),
+    row(Action::Overview, "overview", "back to the overview", "Screens", Danger::Safe, SCREENS, &[key('o')], "", ALWAYS),
+    row(Action::NextScope, "next-scope", "next quota scope", "Look", Danger::Safe, SCREENS, &[key(']')], "", ALWAYS),
+    row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; data goes on", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; data goes on", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline], &[key(' ')], "", ALWAYS),
+    row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", ALWAYS),
+    row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
+    row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),
+    row(Action::Down, "down", "down", "Move", Danger::Safe, LISTS, &[named(KeyCode::Down)], "", ALWAYS),
+    row(Action::Down, "down", "down", "Move", Danger::Safe, PAGES, &[key('j')], "", ALWAYS),
+    row(Action::PageUp, "page-up", "a page up", "Move", Danger::Safe, PAGES, &[named(KeyCode::PageUp)], "", ALWAYS),
+    row(Action::PageDown, "page-down", "a page down", "Move", Danger::Safe, PAGES, &[named(KeyCode::PageDown)], "", ALWAYS),
+    row(Action::First, "first", "to the top", "Move", Danger::Safe, PAGES, &[key('g'), named(KeyCode::Home)], "", ALWAYS),
+    row(Action::Last, "last", "to the end", "Move", Danger::Safe, PAGES, &[key('G'), named(KeyCode::End)], "", ALWAYS),
+    row(Action::Help, "help", "these keys", "Screens", Danger::Safe, SCREENS, &[key('?'), named(KeyCode::F(1))], "help", ALWAYS),
+    row(Action::Back, "back", "one step back; nothing is changed", "Leave", Danger::Safe, BELOW_ROOT, &[named(KeyCode::Esc), key('q'), named(KeyCode::Backspace)], "back", ALWAYS),
+    row(Action::Back, "cancel", "close the dialog; nothing is changed", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::Esc)], "cancel", ALWAYS),
+    row(Action::Quit, "quit", "leave; asks while its flips are in force", "Leave", Danger::Safe, &[C::Overview], &[key('q')], "quit", ALWAYS),
+    row(Action::Interrupt, "interrupt", "cancel and ask to leave; twice leaves", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('c')], "", ALWAYS),
+    row(Action::Suspend, "suspend", "stop as a shell job; `fg` comes back", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('z')], "", ALWAYS),
+];
+
+#[expect(clippy::too_many_arguments, reason = "one line per action reads as a table")]
+const fn row(
+    action: Action,
+    name: &'static str,
+    description: &'static str,
+    group: &'static str,
+    danger: Danger,
+    contexts: &'static [Context],
+    keys: &'static [Key],
+    hint: &'static str,
+    when: fn(&Model) -> bool,
+) -> Entry {
+    Entry { action, name, description, group, danger, contexts, keys, hint, when }
+}
+
+/// The action of a key in a context, if its condition holds.
+#[must_use]
+pub fn resolve(model: &Model, context: Context, key: Key) -> Option<Action> {
+    REGISTRY
+        .iter()
+        .find(|entry| entry.contexts.contains(&context) && entry.keys.contains(&key))
+        .filter(|entry| (entry.when)(model))
+        .map(|entry| entry.action)
+}
+
+/// What works in a context now.
+pub fn available(model: &Model, context: Context) -> impl Iterator<Item = &'static Entry> {
+    REGISTRY.iter().filter(move |entry| entry.contexts.contains(&context) && (entry.when)(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_key_has_two_meanings_in_one_context() {
+        for context in EVERYWHERE {
+            let mut seen: Vec<(Key, &str)> = Vec::new();
+            for entry in REGISTRY.iter().filter(|entry| entry.contexts.contains(context)) {
+                for key in entry.keys {
+                    let clash = seen.iter().find(|(known, _)| known == key);
+                    assert!(clash.is_none(), "{key} in {context:?}: {} and {clash:?}", entry.name);
+                    seen.push((*key, entry.name));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_default_key_belongs_to_the_terminal_or_to_tmux() {
+        for entry in REGISTRY {
+            assert!(!entry.keys.is_empty() && !entry.contexts.is_empty(), "{}", entry.name);
+            for key in entry.keys {
+                let taken = ['a', 'b', 'q', 's'].map(ctrl);
+                assert!(!taken.contains(key), "{} has {key}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_button_changes_anything() {
+        for entry in REGISTRY.iter().filter(|entry| entry.danger == Danger::Changes) {
+            assert_eq!(entry.action, Action::Accept);
+            assert!(!entry.contexts.iter().any(|context| SCREENS.contains(context)));
+        }
+    }
+
+    #[test]
+    fn every_action_stands_in_the_registry() {
+        let known: BTreeSet<Action> = REGISTRY.iter().map(|entry| entry.action).collect();
+        // Accept is the last variant; their number is the check that none was forgotten.
+        assert_eq!(known.len(), Action::Accept as usize + 1);
+    }
+
+    #[test]
+    fn every_context_has_a_way_out() {
+        for context in EVERYWHERE {
+            assert!(
+                REGISTRY.iter().any(|entry| entry.contexts.contains(context)
+                    && matches!(entry.action, Action::Back | Action::Quit)),
+                "{context:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The timeline: who moved first. Made from what changes between two updates.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use chrono::{DateTime, Utc};
+
+use crate::diagnosis::Standing;
+use crate::signal::Snapshot;
+use crate::tui::app::sources::short_error;
+use crate::tui::session::Update;
+use crate::tui::theme::Role;
+
+/// Events kept; the oldest go first.
+pub const EVENTS_MAX: usize = 500;
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub wall: DateTime<Utc>,
+    /// How it weighs.
+    pub role: Role,
+    /// What, in a few words.
+    pub text: String,
+}
+
+/// A threshold whose crossing is an event.
+struct Crossing {
+    signal: &'static str,
+    /// True beyond this ...
+    enter: f64,
+    /// ... and false again only on the other side of this.
+    leave: f64,
+    begins: &'static str,
+    ends: &'static str,
+}
+
+#[rustfmt::skip]
+const CROSSINGS: &[Crossing] = &[
+    Crossing { signal: "client_multiplication", enter: 1.5, leave: 1.2, begins: "clients repeat", ends: "clients stopped repeating" },
+    Crossing { signal: "provider_429_rps", enter: 0.5, leave: 0.1, begins: "provider 429s", ends: "provider 429s over" },
+    Crossing { signal: "provider_503_rps", enter: 0.5, leave: 0.1, begins: "provider 503s", ends: "provider 503s over" },
+    Crossing { signal: "tpm_headroom", enter: 0.05, leave: 0.15, begins: "TPM empty", ends: "TPM free" },
+    Crossing { signal: "rpm_headroom", enter: 0.05, leave: 0.15, begins: "RPM empty", ends: "RPM free" },
+    Crossing { signal: "amplification", enter: 1.5, leave: 1.1, begins: "amplification up", ends: "amplification down" },
+    Crossing { signal: "shed_rps", enter: 0.5, leave: 0.1, begins: "gate sheds", ends: "gate sheds no more" },
+    Crossing { signal: "latency_p95_s", enter: 8.0, leave: 4.0, begins: "p95 above 8s", ends: "p95 below 4s" },
+];
+
+/// The growth of offered requests within ten seconds that is an event.
+const SURGE: f64 = 1.8;
+
+/// What happened, newest last.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    events: VecDeque<Event>,
+    beyond: BTreeMap<(String, &'static str), bool>,
+    verdicts: BTreeMap<String, (String, Standing)>,
+    breakers: BTreeMap<String, String>,
+    sources: BTreeMap<String, bool>,
+    surged: BTreeMap<String, bool>,
+}
+
+impl Timeline {
+    /// Adds one event.
+    pub fn push(&mut self, wall: DateTime<Utc>, role: Role, text: impl Into<String>) {
+        self.events.push_back(Event { wall, role, text: text.into() });
+        while self.events.len() > EVENTS_MAX {
+            self.events.pop_front();
+        }
+    }
+
+    /// The events, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().rev()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing has happened yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Looks for what has changed. `before` gives a signal's value ten seconds ago.
+    pub fn follow(&mut self, update: &Update, before: impl Fn(&str, &str) -> Option<f64>) {
+        let wall = update.observation.wall;
+        for source in &update.observation.sources {
+            let good = source.error.is_none();
+            let was = self.sources.insert(source.name.clone(), good);
+            match (was, short_error(source)) {
+                (Some(true) | None, Some(error)) => {
+                    let never = source.last_good.is_none();
+                    let how = if never { "never answered" } else { "down" };
+                    self.push(wall, Role::Crit, format!("{} {how}: {error}", source.name));
+                }
+                (Some(false), None) if source.last_good.is_some() => {
+                    self.push(wall, Role::Ok, format!("{} answers", source.name));
+                }
+                _ => {}
+            }
+        }
+        for snapshot in &update.observation.scopes {
+            self.follow_crossings(snapshot, wall);
+            self.follow_surge(snapshot, before("offered_rps", &snapshot.scope), wall);
+            self.follow_breaker(snapshot, wall);
+        }
+        for verdict in &update.verdicts {
+            let now = (verdict.cause.clone(), verdict.standing);
+            let was = self.verdicts.insert(verdict.scope.clone(), now.clone());
+            if was.as_ref() != Some(&now) {
+                let role = if verdict.cause == "healthy" { Role::Ok } else { Role::Warn };
+                self.push(wall, role, format!("{} {}", verdict.cause, verdict.standing));
+            }
+        }
+    }
+
+    fn follow_crossings(&mut self, snapshot: &Snapshot, wall: DateTime<Utc>) {
+        for crossing in CROSSINGS {
+            let Some(value) = snapshot.number(crossing.signal) else { continue };
+            let falls = crossing.enter < crossing.leave;
+            let past = |limit: f64| if falls { value < limit } else { value > limit };
+            let key = (snapshot.scope.clone(), crossing.signal);
+            let was = self.beyond.get(&key).copied().unwrap_or(false);
+            let is = if was { past(crossing.leave) } else { past(crossing.enter) };
+            self.beyond.insert(key, is);
+            match (was, is) {
+                (false, true) => self.push(wall, Role::Warn, crossing.begins),
+                (true, false) => self.push(wall, Role::Ok, crossing.ends),
+                _ => {}
+            }
+        }
+    }
+
+    fn follow_surge(&mut self, snapshot: &Snapshot, before: Option<f64>, wall: DateTime<Utc>) {
+        let Some(growth) = snapshot
+            .number("offered_rps")
+            .zip(before)
+            .filter(|(now, before)| *before > 1.0 && *now > 1.0)
+            .map(|(now, before)| now / before)
+        else {
+            return;
+        };
+        let was = self.surged.insert(snapshot.scope.clone(), growth > SURGE).unwrap_or(false);
+        if growth > SURGE && !was {
+            self.push(wall, Role::Warn, format!("offered x{growth:.1}"));
+        }
+    }
+
+    fn follow_breaker(&mut self, snapshot: &Snapshot, wall: DateTime<Utc>) {
+        let Some(state) = snapshot.value("breaker.state").and_then(|value| value.as_text()) else {
+            return;
+        };
+        let was = self.breakers.insert(snapshot.scope.clone(), state.to_owned());
+        if was.is_some_and(|was| was != state) {
+            let role = if state == "closed" { Role::Ok } else { Role::Crit };
+            self.push(wall, role, format!("breaker {state}"));
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! From a plan to a flip that has been seen to work: the dialog, the record, the verification.
+//!
+//! The dialog belongs to the plan it was opened for and starts on Cancel. A refresh never moves its
+//! focus. A flip counts as done when every instance uses the new values, and as verified when the
+//! effect has held; the absence of an answer is *unknown* and blocks until the table is read again.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tui_input::Input;
+
+use crate::flag::{
+    Change, Confirmation, FlagTable, Plan, Progress, Revision, Verify, confirmation,
+};
+use crate::signal::Mono;
+
+/// Keys typed before a person can have seen the dialog are dropped.
+pub const TYPE_AHEAD: Duration = Duration::from_millis(300);
+
+/// What has the focus in the plan dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// The button that changes nothing.
+    Cancel,
+    /// The field for the plan's name, asked for when a change leads away from the safe end.
+    Name,
+    /// The button that applies.
+    Apply,
+    /// The reason.
+    Reason,
+}
+
+/// How far a plan has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Being read by a person.
+    Review,
+    /// On its way.
+    Sending {
+        /// Since when.
+        since: Mono,
+    },
+    /// Somebody else changed the table first.
+    Conflict {
+        /// Who changed what, in words.
+        changed: Vec<String>,
+    },
+    /// The store refused.
+    Refused {
+        /// In its words.
+        why: String,
+    },
+    /// No answer came; nothing more is sent before the table has been read again.
+    Unknown {
+        /// What went wrong.
+        why: String,
+        /// What the table said afterwards, once it has been read.
+        found: Option<String>,
+    },
+}
+
+/// Which rows of a plan a frame has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visible {
+    /// The first row shown.
+    pub first: usize,
+    /// The row after the last one shown.
+    pub past: usize,
+    /// Rows there are.
+    pub rows: usize,
+    /// Rows that must have been seen before the plan may be applied: changes and guards come first.
+    pub vital: usize,
+}
+
+/// The plan dialog.
+#[derive(Clone, Debug)]
+pub struct PlanDialog {
+    /// The plan.
+    pub plan: Plan,
+    /// The changes that lead back, from the table that the plan was made from.
+    pub back: Vec<Change>,
+    /// When it was opened.
+    pub opened: Mono,
+    /// What has the focus.
+    pub focus: Focus,
+    /// The reason.
+    pub reason: Input,
+    /// What was typed as the plan's name.
+    pub name: Input,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Rows scrolled down.
+    pub scroll: usize,
+    /// What the newest frame showed.
+    pub visible: Visible,
+    /// Rows from the first that have been on the screen, at its present size.
+    pub seen: usize,
+}
+
+impl PlanDialog {
+    /// A dialog on a fresh plan.
+    #[must_use]
+    pub fn new(plan: Plan, table: Option<&FlagTable>, now: Mono) -> Self {
+        let back = plan
+            .changes
+            .iter()
+            .map(|change| Change {
+                key: change.key.clone(),
+                to: match table.and_then(|table| table.get(&change.key)) {
+                    Some(flag) => flag.overridden.clone(),
+                    None => Some(change.from.clone()),
+                },
+            })
+            .collect();
+        let reason = Input::new(plan.reason.clone());
+        // Nothing has been drawn yet; a plan is as long as its changes at least.
+        let visible = Visible { vital: plan.changes.len(), ..Visible::default() };
+        Self {
+            plan,
+            back,
+            opened: now,
+            focus: Focus::Cancel,
+            reason,
+            name: Input::default(),
+            stage: Stage::Review,
+            scroll: 0,
+            visible,
+            seen: 0,
+        }
+    }
+
+    /// Takes note of what was on the screen.
+    pub fn drawn(&mut self, visible: Visible) {
+        self.visible = visible;
+        if visible.first <= self.seen {
+            self.seen = self.seen.max(visible.past);
+        }
+    }
+
+    /// The screen has another size: what was seen must be seen again.
+    pub const fn resized(&mut self) {
+        self.seen = 0;
+        self.visible.past = 0;
+    }
+
+    /// Rows of changes and guards that have not been on the screen.
+    #[must_use]
+    pub const fn unseen(&self) -> usize {
+        self.visible.vital.saturating_sub(self.seen)
+    }
+
+    /// The last row that the text can be scrolled to.
+    #[must_use]
+    pub const fn scroll_max(&self) -> usize {
+        self.visible.rows.saturating_sub(self.visible.past.saturating_sub(self.visible.first))
+    }
+
+    /// What must be typed first: asked for when a change leads away from its safe end.
+    #[must_use]
+    pub fn name_to_type(&self) -> Option<String> {
+        match confirmation(&self.plan) {
+            Confirmation::Enter => None,
+            Confirmation::Type(name) => Some(name),
+        }
+    }
+
+    /// Why Apply would do nothing now, if so.
+    #[must_use]
+    pub fn blocked(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Review => {}
+            Stage::Sending { .. } => return Some("being sent".to_owned()),
+            Stage::Conflict { .. } => return Some("plan again from the new table".to_owned()),
+            Stage::Refused { .. } => return Some("refused".to_owned()),
+            Stage::Unknown { .. } => return Some("not known whether it was stored".to_owned()),
+        }
+        if let Some(guard) = self.plan.refused() {
+            let word = if guard.holds.is_none() { "unknown" } else { "false" };
+            return Some(format!("guard is {word}: {}", guard.text));
+        }
+        if self.plan.changes.is_empty() {
+            return Some("nothing to change".to_owned());
+        }
+        if self.unseen() > 0 {
+            return Some(format!("{} rows of it have not been seen; j scrolls", self.unseen()));
+        }
+        if self.reason.value().trim().is_empty() {
+            return Some("a reason is needed".to_owned());
+        }
+        if let Some(name) = self.name_to_type().filter(|name| self.name.value().trim() != name) {
+            return Some(format!("it leads away from safe; type {name}"));
+        }
+        None
+    }
+
+    /// Moves the focus forward or back.
+    pub fn step_focus(&mut self, forward: bool) {
+        let order: &[Focus] = if self.name_to_type().is_some() {
+            &[Focus::Cancel, Focus::Name, Focus::Apply, Focus::Reason]
+        } else {
+            &[Focus::Cancel, Focus::Apply, Focus::Reason]
+        };
+        let at = order.iter().position(|focus| *focus == self.focus).unwrap_or(0);
+        let step = if forward { 1 } else { order.len() - 1 };
+        self.focus = order[(at + step) % order.len()];
+    }
+
+    /// The plan with the reason as it was edited.
+    #[must_use]
+    pub fn to_send(&self) -> Plan {
+        Plan { reason: self.reason.value().trim().to_owned(), ..self.plan.clone() }
+    }
+
+    /// Who changed what since the plan was made, one line each.
+    #[must_use]
+    pub fn changed_since(&self, current: &FlagTable) -> Vec<String> {
+        let newer = current.flags.iter().filter(|flag| flag.revision > self.plan.revision);
+        newer
+            .map(|flag| {
+                let by = flag.by.as_deref().unwrap_or("somebody");
+                format!("{} is {} at revision {}, by {by}", flag.key, flag.stored(), flag.revision)
+            })
+            .collect()
+    }
+}
+
+/// A flip that was applied in this session.
+#[derive(Clone, Debug)]
+pub struct Flip {
+    /// What was done.
+    pub plan: Plan,
+    /// What leads back.
+    pub back: Vec<Change>,
+    /// The revision that it made.
+    pub revision: Revision,
+    /// When it was applied.
+    pub at: DateTime<Utc>,
+    /// When, on the run's clock.
+    pub since: Mono,
+    /// Where the new values are in use.
+    pub reach: Option<Reach>,
+    /// Looks for the effect.
+    pub verify: Verify,
+    /// How that stands.
+    pub progress: Progress,
+    /// A later flip of this session led back.
+    pub undone: bool,
+}
+
+/// On how many instances all new values are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Instances that use them.
+    pub on: usize,
+    /// Instances there are.
+    pub of: usize,
+}
+
+impl Flip {
+    /// Reads from a fresh table how far the flip has come.
+    pub fn reread(&mut self, table: &FlagTable) {
+        let mut reach: Option<Reach> = None;
+        for change in &self.plan.changes {
+            let Some(flag) = table.get(&change.key) else { continue };
+            let of = flag.effective.len();
+            let on = flag.effective.values().filter(|value| **value == change.to).count();
+            let before = reach.unwrap_or(Reach { on: of, of });
+            reach = Some(Reach { on: before.on.min(on), of: before.of.max(of) });
+        }
+        self.reach = reach.filter(|reach| reach.of > 0);
+    }
+
+    /// Whether the effect is still waited for.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        !self.undone && matches!(self.progress, Progress::Pending { .. })
+    }
+}

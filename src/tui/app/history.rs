@@ -1,0 +1,250 @@
+//! The last hour of every numeric signal of one scope, one slot a second, for the trends on screen.
+//!
+//! A second without a sample is a gap and stays one: it is never drawn as zero and never joined over.
+//! When several seconds share a column the column shows the largest, because a mean hides the spike.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::signal::{Mono, Snapshot, Value};
+
+/// Seconds kept.
+pub const SLOTS_MAX: usize = 3_600;
+/// Series kept per scope; a snapshot has fewer, a runaway label set would have more.
+pub const SERIES_MAX: usize = 400;
+/// A sample that comes later than this leaves a gap. Polling at 1 Hz jitters by less.
+const GAP_AFTER_SLOTS: u64 = 3;
+/// Widths of a column in seconds.
+const STEPS: [u64; 10] = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300];
+
+/// A ring of samples by signal.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    newest: Option<u64>,
+    oldest: u64,
+    series: BTreeMap<String, VecDeque<Option<f32>>>,
+}
+
+/// The second that an instant lies in.
+#[must_use]
+pub const fn slot(at: Mono) -> u64 {
+    at.since_start().as_secs()
+}
+
+impl History {
+    /// Adds the numbers of a snapshot at `at`. Readings older than `stale_after_s` are left out.
+    pub fn push(&mut self, snapshot: &Snapshot, stale_after_s: f64, at: Mono) {
+        let now = slot(at);
+        let steps = match self.newest {
+            None => {
+                self.oldest = now;
+                1
+            }
+            Some(newest) => now.saturating_sub(newest),
+        };
+        self.newest = Some(self.newest.unwrap_or(now).max(now));
+        let numbers = numbers(snapshot, stale_after_s);
+        for name in numbers.keys() {
+            if !self.series.contains_key(name) && self.series.len() < SERIES_MAX {
+                self.series.insert(name.clone(), VecDeque::new());
+            }
+        }
+        for (name, samples) in &mut self.series {
+            append(samples, numbers.get(name).copied(), steps);
+        }
+    }
+
+    /// The newest second.
+    #[must_use]
+    pub const fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
+    /// Seconds from the first sample to the newest, within what is kept.
+    #[must_use]
+    pub fn len_s(&self) -> u64 {
+        self.newest.map_or(0, |newest| (newest - self.oldest + 1).min(SLOTS_MAX as u64))
+    }
+
+    /// The largest sample of each of `width` columns that end at second `end`, newest at the right.
+    ///
+    /// Columns start at multiples of `step`, so that they do not flicker as time goes on.
+    #[must_use]
+    pub fn columns(&self, name: &str, width: usize, step: u64, end: u64) -> Vec<Option<f64>> {
+        let step = step.max(1);
+        let last = end / step;
+        (0..width as u64)
+            .map(|column| {
+                let index = (last + 1 + column).checked_sub(width as u64)?;
+                (index * step..(index + 1) * step)
+                    .filter_map(|second| self.at(name, second))
+                    .reduce(f64::max)
+            })
+            .collect()
+    }
+
+    /// The sample of one second.
+    #[must_use]
+    pub fn at(&self, name: &str, second: u64) -> Option<f64> {
+        let samples = self.series.get(name)?;
+        let back = usize::try_from(self.newest?.checked_sub(second)?).ok()?;
+        let index = samples.len().checked_sub(back + 1)?;
+        samples[index].map(f64::from)
+    }
+
+    /// The narrowest step with which `width` columns reach back over the whole history, or over
+    /// `span_max_s` of it.
+    #[must_use]
+    pub fn step(&self, width: usize, span_max_s: u64) -> u64 {
+        let span = self.len_s().min(span_max_s).max(1);
+        let wanted = span.div_ceil(width.max(1) as u64);
+        STEPS.into_iter().find(|step| *step >= wanted).unwrap_or(STEPS[STEPS.len() - 1])
+    }
+}
+
+fn append(samples: &mut VecDeque<Option<f32>>, sample: Option<f32>, steps: u64) {
+    if steps == 0 {
+        // Two samples in one second: the later one counts, unless it knows nothing.
+        if let Some(newest) = samples.back_mut() {
+            *newest = sample.or(*newest);
+            return;
+        }
+    }
+    let missing = steps.saturating_sub(1).min(SLOTS_MAX as u64);
+    let filler = if steps < GAP_AFTER_SLOTS { sample } else { None };
+    for _ in 0..missing {
+        samples.push_back(filler);
+    }
+    samples.push_back(sample);
+    while samples.len() > SLOTS_MAX {
+        samples.pop_front();
+    }
+}
+
+/// The numbers of a snapshot, those one level inside a map by dotted name, and the breaker as
+/// 0 closed, 1 half-open, 2 open.
+fn numbers(snapshot: &Snapshot, stale_after_s: f64) -> BTreeMap<String, f32> {
+    let mut found = BTreeMap::new();
+    for (name, reading) in &snapshot.signals {
+        if reading.age_s > stale_after_s {
+            continue;
+        }
+        match &reading.value {
+            Value::Number(number) => {
+                insert(&mut found, name.clone(), *number);
+            }
+            Value::Map(map) => {
+                for (part, value) in map {
+                    let number = match value {
+                        Value::Number(number) => Some(*number),
+                        Value::Text(state) if name == "breaker" => breaker_level(state),
+                        _ => None,
+                    };
+                    if let Some(number) = number {
+                        insert(&mut found, format!("{name}.{part}"), number);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "trends are drawn, not computed with")]
+fn insert(found: &mut BTreeMap<String, f32>, name: String, number: f64) {
+    if number.is_finite() {
+        found.insert(name, number as f32);
+    }
+}
+
+/// The height of a breaker's state in a strip.
+fn breaker_level(state: &str) -> Option<f64> {
+    match state {
+        "closed" => Some(0.0),
+        "half_open" | "half-open" => Some(1.0),
+        "open" => Some(2.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn history(samples: &[(f64, Option<f64>)]) -> History {
+        let mut history = History::default();
+        for (at, value) in samples {
+            let mut snapshot = Snapshot::new("s", 10.0);
+            if let Some(value) = value {
+                snapshot.set("x", Value::Number(*value), &Arc::from("gateway"));
+            }
+            history.push(&snapshot, 10.0, Mono::from_secs_f64(*at));
+        }
+        history
+    }
+
+    #[test]
+    fn newest_is_at_the_right_and_gaps_stay_gaps() {
+        let history = history(&[(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(4.0))]);
+        let columns = history.columns("x", 6, 1, 3);
+        assert_eq!(columns, [None, None, Some(1.0), Some(2.0), None, Some(4.0)]);
+    }
+
+    #[test]
+    fn a_late_poll_is_no_gap_but_an_outage_is() {
+        let late = history(&[(0.0, Some(1.0)), (2.1, Some(3.0))]);
+        assert_eq!(late.columns("x", 3, 1, 2), [Some(1.0), Some(3.0), Some(3.0)]);
+        let outage = history(&[(0.0, Some(1.0)), (4.0, Some(3.0))]);
+        assert_eq!(outage.columns("x", 5, 1, 4), [Some(1.0), None, None, None, Some(3.0)]);
+    }
+
+    #[test]
+    fn a_column_shows_its_largest_sample() {
+        let history =
+            history(&[(0.0, Some(1.0)), (1.0, Some(9.0)), (2.0, Some(2.0)), (3.0, Some(3.0))]);
+        assert_eq!(history.columns("x", 2, 2, 3), [Some(9.0), Some(3.0)]);
+    }
+
+    #[test]
+    fn an_hour_is_kept_and_no_more() {
+        let mut history = History::default();
+        let mut snapshot = Snapshot::new("s", 10.0);
+        snapshot.set("x", Value::Number(1.0), &Arc::from("gateway"));
+        for second in 0..4_000_u32 {
+            history.push(&snapshot, 10.0, Mono::from_secs_f64(f64::from(second)));
+        }
+        assert_eq!(history.len_s(), SLOTS_MAX as u64);
+        assert_eq!(history.at("x", 3_999 - 3_599), Some(1.0));
+        assert_eq!(history.at("x", 3_999 - 3_600), None);
+        assert_eq!(history.step(60, u64::MAX), 60);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_an_age_costs_an_hour_of_gaps_at_most() {
+        let history = history(&[(0.0, Some(1.0)), (9e9, Some(2.0))]);
+        assert_eq!(history.at("x", 9_000_000_000), Some(2.0));
+        assert_eq!(history.at("x", 8_999_999_999), None);
+    }
+
+    #[test]
+    fn old_readings_are_gaps() {
+        let mut snapshot = Snapshot::new("s", 10.0);
+        snapshot.set("x", Value::Number(1.0), &Arc::from("gateway"));
+        snapshot.signals.get_mut("x").unwrap().age_s = 11.0;
+        let mut history = History::default();
+        history.push(&snapshot, 10.0, Mono::START);
+        assert_eq!(history.columns("x", 1, 1, 0), [None]);
+    }
+
+    #[test]
+    fn series_are_bounded() {
+        let mut snapshot = Snapshot::new("s", 10.0);
+        for index in 0..SERIES_MAX + 5 {
+            snapshot.set(&format!("x{index}"), Value::Number(1.0), &Arc::from("gateway"));
+        }
+        let mut history = History::default();
+        history.push(&snapshot, 10.0, Mono::START);
+        assert_eq!(history.series.len(), SERIES_MAX);
+    }
+}

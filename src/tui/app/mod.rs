@@ -1,0 +1,472 @@
+//! The model: everything that the screen shows, and nothing that it does.
+//!
+//! [`update`] is the only thing that changes a [`Model`]. It reads no clock and awaits nothing; what
+//! has to be done outside comes back as [`Effect`]s.
+
+pub mod action;
+pub mod events;
+pub mod flip;
+pub mod headline;
+pub mod history;
+pub mod mode;
+pub mod offer;
+pub mod sources;
+mod update;
+pub mod walk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, FixedOffset, Utc};
+use crossterm::event::KeyEvent;
+
+use crate::admission::FLAGS;
+use crate::diagnosis::{Standing, Verdict};
+use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
+use crate::signal::{Mono, Reading, Snapshot, Value};
+use crate::tui::app::events::Timeline;
+use crate::tui::app::flip::{Flip, Visible};
+use crate::tui::app::history::History;
+use crate::tui::app::mode::Mode;
+use crate::tui::session::{Entry, Notice, Update, Wish};
+use crate::tui::theme::Role;
+
+pub use update::update;
+
+/// A reading older than this is shown as unknown, with its age: ten times the polling interval.
+pub const STALE_AFTER_S: f64 = 10.0;
+/// Quota scopes followed.
+pub const SCOPES_MAX: usize = 64;
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Msg {
+    /// A key.
+    Key(KeyEvent),
+    /// Pasted text.
+    Paste(String),
+    /// The terminal has another size.
+    Resized,
+    /// A frame with a plan was on the screen.
+    Drawn(Visible),
+    /// A round of polling, with its verdicts.
+    Updated(Arc<Update>),
+    /// Something from elsewhere.
+    Noticed(Notice),
+    /// A second has passed; the calendar's time.
+    Tick(DateTime<Utc>),
+    /// The flags were read.
+    Flags(Result<FlagTable, String>),
+    /// A plan was made.
+    Planned(Result<Plan, String>),
+    /// A plan was answered. The id tells which.
+    Applied {
+        /// The plan's `request_id`.
+        request_id: String,
+        /// What the store said.
+        outcome: Outcome,
+    },
+    /// A line was journalled, or not.
+    Journalled(Result<(), String>),
+}
+
+/// What has to be done outside.
+#[derive(Debug)]
+pub enum Effect {
+    /// Read the flags.
+    LoadFlags,
+    /// Make a plan.
+    MakePlan(Wish),
+    /// Apply a plan.
+    Apply(Plan),
+    /// Write to the journal.
+    Journal(Entry),
+    /// Stop as a shell job.
+    Suspend,
+    /// Leave.
+    Leave,
+}
+
+/// What the flags screen holds.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// The newest table.
+    pub table: Option<FlagTable>,
+    /// When it was read.
+    pub read_at: Option<Mono>,
+    /// Why the last reading failed.
+    pub error: Option<String>,
+    /// A reading is under way.
+    pub loading: bool,
+    /// The flag under the cursor, by key, so that a refresh does not move it.
+    pub cursor: Option<String>,
+    /// Changes gathered for one plan.
+    pub marked: Vec<Change>,
+    /// The revision up to which flips of others are on the timeline.
+    pub noted: Option<Revision>,
+}
+
+/// Since when a cause has stood on top.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Onset {
+    /// The cause.
+    pub cause: String,
+    /// Since when.
+    pub since: Mono,
+    /// Since when, on the calendar.
+    pub wall: DateTime<Utc>,
+}
+
+/// The screen held still.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// What is shown.
+    pub update: Option<Arc<Update>>,
+    /// Since when.
+    pub since: Mono,
+    /// Since when, on the calendar.
+    pub wall: DateTime<Utc>,
+    /// Updates that came in the meantime.
+    pub newer: u64,
+}
+
+/// A short message that goes away by itself.
+#[derive(Clone, Debug)]
+pub struct Toast {
+    /// What.
+    pub text: String,
+    /// How it weighs.
+    pub role: Role,
+    /// Until when.
+    pub until: Mono,
+}
+
+/// Everything that the screen shows.
+#[derive(Debug)]
+pub struct Model {
+    /// What is being watched.
+    pub title: String,
+    /// The environment.
+    pub environment: String,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// The offset of local time.
+    pub zone: FixedOffset,
+    /// The calendar's time.
+    pub wall: DateTime<Utc>,
+    /// The run's time.
+    pub now: Mono,
+    /// The newest update.
+    pub latest: Option<Arc<Update>>,
+    /// The screen is held still.
+    pub frozen: Option<Frozen>,
+    /// The source that says what was admitted, once one has: nobody but a gateway does.
+    pub gateway_name: Option<Arc<str>>,
+    /// Trends, by scope.
+    pub history: BTreeMap<String, History>,
+    /// The scope that a person chose; `None` follows the worst.
+    pub chosen_scope: Option<String>,
+    /// Since when each scope has its cause.
+    pub onsets: BTreeMap<String, Onset>,
+    /// What happened.
+    pub timeline: Timeline,
+    /// The flags.
+    pub flags: Flags,
+    /// Flips of this session, oldest first.
+    pub flips: Vec<Flip>,
+    /// A flip whose answer was lost; nothing more is sent until the table has settled it.
+    pub unsettled: Option<Unsettled>,
+    /// The modes, the overview first.
+    pub modes: Vec<Mode>,
+    /// A short message.
+    pub toast: Option<Toast>,
+    /// Something visible has changed.
+    pub dirty: bool,
+}
+
+impl Model {
+    /// A model that has seen nothing.
+    #[must_use]
+    pub fn new(
+        title: impl Into<String>,
+        environment: impl Into<String>,
+        zone: FixedOffset,
+        wall: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            environment: environment.into(),
+            read_only: false,
+            zone,
+            wall,
+            now: Mono::START,
+            latest: None,
+            frozen: None,
+            gateway_name: None,
+            history: BTreeMap::new(),
+            chosen_scope: None,
+            onsets: BTreeMap::new(),
+            timeline: Timeline::default(),
+            flags: Flags::default(),
+            flips: Vec::new(),
+            unsettled: None,
+            modes: vec![Mode::Overview],
+            toast: None,
+            dirty: true,
+        }
+    }
+
+    /// The mode on top.
+    ///
+    /// # Panics
+    /// Never: the overview is not popped.
+    #[must_use]
+    pub fn mode(&self) -> &Mode {
+        self.modes.last().expect("the overview is never popped")
+    }
+
+    /// The screen under whatever lies over it.
+    #[must_use]
+    pub fn screen(&self) -> &Mode {
+        self.modes.iter().rev().find(|mode| mode.is_screen()).unwrap_or(&self.modes[0])
+    }
+
+    /// The update that is shown: the newest, or the one the screen was frozen on.
+    #[must_use]
+    pub fn shown(&self) -> Option<&Arc<Update>> {
+        match &self.frozen {
+            Some(frozen) => frozen.update.as_ref(),
+            None => self.latest.as_ref(),
+        }
+    }
+
+    /// The moment that the screen shows.
+    #[must_use]
+    pub fn shown_now(&self) -> Mono {
+        self.frozen.as_ref().map_or(self.now, |frozen| frozen.since)
+    }
+
+    /// Seconds since the shown observation was made.
+    #[must_use]
+    pub fn observation_age_s(&self) -> Option<f64> {
+        let at = self.shown()?.observation.at;
+        Some(self.shown_now().saturating_since(at).as_secs_f64())
+    }
+
+    /// The names of the scopes, in the order of the observation.
+    #[must_use]
+    pub fn scopes(&self) -> Vec<&str> {
+        self.shown().map_or_else(Vec::new, |update| {
+            update.observation.scopes.iter().map(|snapshot| snapshot.scope.as_str()).collect()
+        })
+    }
+
+    /// The scope on the screen: the chosen one, else the worst.
+    #[must_use]
+    pub fn scope(&self) -> Option<&str> {
+        let scopes = self.scopes();
+        if let Some(chosen) = self.chosen_scope.as_deref().filter(|name| scopes.contains(name)) {
+            return Some(chosen);
+        }
+        let verdicts = &self.shown()?.verdicts;
+        let worst = verdicts.iter().max_by_key(|verdict| badness(verdict));
+        worst.map(|verdict| verdict.scope.as_str()).or_else(|| scopes.first().copied())
+    }
+
+    /// The snapshot of the scope on the screen.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        let scope = self.scope()?;
+        self.shown()?.observation.scopes.iter().find(|snapshot| snapshot.scope == scope)
+    }
+
+    /// The verdict on the scope on the screen.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Arc<Verdict>> {
+        let scope = self.scope()?;
+        self.shown()?.verdicts.iter().find(|verdict| verdict.scope == scope)
+    }
+
+    /// The trends of the scope on the screen.
+    #[must_use]
+    pub fn trends(&self) -> Option<&History> {
+        self.history.get(self.scope()?)
+    }
+
+    /// The newest second that the screen shows of the trends.
+    #[must_use]
+    pub fn trends_end(&self) -> u64 {
+        let newest = self.trends().and_then(History::newest).unwrap_or(0);
+        match &self.frozen {
+            Some(frozen) => newest.min(history::slot(frozen.since)),
+            None => newest,
+        }
+    }
+
+    /// A signal of the scope on the screen.
+    #[must_use]
+    pub fn signal(&self, path: &str) -> Shown<'_> {
+        let Some(snapshot) = self.snapshot() else {
+            return Shown::Unknown { why: "no data yet" };
+        };
+        let root = path.split('.').next().unwrap_or(path);
+        let Some(reading) = snapshot.get(path).or_else(|| snapshot.get(root)) else {
+            let why = snapshot.absent.get(path).map_or("no source gives it", String::as_str);
+            return Shown::Unknown { why };
+        };
+        if sources::hollow(snapshot) == Some(&*reading.source) && is_zero(&reading.value) {
+            return Shown::Unknown { why: "no weir metrics" };
+        }
+        let age_s = reading.age_s + self.observation_age_s().unwrap_or(0.0);
+        if age_s > STALE_AFTER_S {
+            return Shown::Stale { age_s };
+        }
+        match snapshot.value(path) {
+            Some(value) => Shown::Known { value, reading, age_s },
+            None => Shown::Unknown { why: "no such part" },
+        }
+    }
+
+    /// A number of the scope on the screen, if it is known and fresh.
+    #[must_use]
+    pub fn number(&self, path: &str) -> Option<f64> {
+        match self.signal(path) {
+            Shown::Known { value, .. } => value.as_number(),
+            _ => None,
+        }
+    }
+
+    /// A word of the scope on the screen, if it is known and fresh.
+    #[must_use]
+    pub fn word(&self, path: &str) -> Option<&str> {
+        match self.signal(path) {
+            Shown::Known { value, .. } => value.as_text(),
+            _ => None,
+        }
+    }
+
+    /// A flag, as last read.
+    #[must_use]
+    pub fn flag(&self, key: &str) -> Option<&FlagState> {
+        self.flags.table.as_ref()?.get(key)
+    }
+
+    /// The last flip that has not been undone.
+    #[must_use]
+    pub fn last_flip(&self) -> Option<&Flip> {
+        self.flips.iter().rev().find(|flip| !flip.undone)
+    }
+
+    /// Flags that this session has set and that are still overridden, as last read.
+    #[must_use]
+    pub fn open_overrides(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self
+            .flips
+            .iter()
+            .filter(|flip| !flip.undone)
+            .flat_map(|flip| flip.plan.changes.iter().map(|change| change.key.clone()))
+            .filter(|key| self.flag(key).is_none_or(|flag| flag.overridden.is_some()))
+            .collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// The flag under the cursor, else the first.
+    #[must_use]
+    pub fn flag_under_cursor(&self) -> Option<&str> {
+        let keys = self.flag_keys();
+        let chosen = self.flags.cursor.as_deref().filter(|key| keys.contains(key));
+        chosen.or_else(|| keys.first().copied())
+    }
+
+    /// The keys of the flags as listed: the table's, or the built-in list before it was read.
+    #[must_use]
+    pub fn flag_keys(&self) -> Vec<&str> {
+        match &self.flags.table {
+            Some(table) => table.flags.iter().map(|flag| flag.key.as_str()).collect(),
+            None => FLAGS.iter().map(|def| def.key).collect(),
+        }
+    }
+}
+
+/// A signal as the screen may show it. Unknown is never zero.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'a> {
+    /// Known and fresh.
+    Known {
+        /// The value.
+        value: &'a Value,
+        /// Where it came from.
+        reading: &'a Reading,
+        /// Seconds since it was read.
+        age_s: f64,
+    },
+    /// Known once.
+    Stale {
+        /// Seconds since it was read.
+        age_s: f64,
+    },
+    /// Not known.
+    Unknown {
+        /// Why.
+        why: &'a str,
+    },
+}
+
+/// How a verdict is called on the first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// No incident.
+    Ok,
+    /// Demand is above the quota and the gate keeps it out.
+    Contained,
+    /// It cannot be told.
+    Unknown,
+    /// An incident with a cause.
+    Incident,
+}
+
+impl State {
+    /// The state that a verdict means.
+    #[must_use]
+    pub fn of(verdict: &Verdict) -> Self {
+        match (verdict.cause.as_str(), verdict.standing) {
+            ("insufficient-evidence", _) => Self::Unknown,
+            ("healthy", Standing::Confirmed | Standing::Likely) => Self::Ok,
+            ("demand-over-capacity", Standing::Confirmed | Standing::Likely) => Self::Contained,
+            (_, Standing::Confirmed | Standing::Likely) => Self::Incident,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Contained => "CONTAINED",
+            Self::Unknown => "UNKNOWN",
+            Self::Incident => "INCIDENT",
+        }
+    }
+
+    /// Its weight.
+    #[must_use]
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Ok => Role::Ok,
+            Self::Contained => Role::Warn,
+            Self::Unknown => Role::Unknown,
+            Self::Incident => Role::Crit,
+        }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    matches!(value, Value::Number(number) if *number == 0.0)
+}
+
+fn badness(verdict: &Verdict) -> (State, Standing) {
+    (State::of(verdict), verdict.standing)
+}

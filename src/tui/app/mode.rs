@@ -1,0 +1,124 @@
+//! The stack of modes: what is on the screen, and what lies under it.
+//!
+//! The overview is always at the bottom. A mode carries its own data, so that closing it forgets it.
+
+use tui_input::Input;
+
+use crate::tui::app::flip::{Focus, PlanDialog};
+use crate::tui::app::walk::Walk;
+
+/// One layer of the screen.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// The verdict and every number.
+    Overview,
+    /// The walk from symptom to cause.
+    Diagnose(Box<Walk>),
+    /// The flags.
+    Flags,
+    /// What happened when; rows scrolled up from the newest.
+    Timeline(usize),
+    /// The keys; rows scrolled down.
+    Help(usize),
+    /// The verdict in words; rows scrolled down.
+    Why(usize),
+    /// Every cause; rows scrolled down.
+    Causes(usize),
+    /// A new value for one flag.
+    Edit(Editor),
+    /// A note being typed.
+    Note(Input),
+    /// A plan is being made.
+    Planning,
+    /// A plan, and what becomes of it.
+    Plan(Box<PlanDialog>),
+    /// The question before leaving.
+    Leaving,
+}
+
+/// Where a key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// The overview.
+    Overview,
+    /// The diagnosis.
+    Diagnose,
+    /// The flags.
+    Flags,
+    /// The timeline.
+    Timeline,
+    /// The help.
+    Help,
+    /// Text to scroll.
+    Text,
+    /// A choice of values.
+    Edit,
+    /// A line being typed, and nothing else.
+    Typing,
+    /// The buttons of the plan dialog.
+    Plan,
+    /// A line being typed in the plan dialog.
+    Field,
+    /// Waiting for an answer.
+    Waiting,
+    /// The question before leaving.
+    Leaving,
+}
+
+impl Mode {
+    /// Where keys of this mode are looked up.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        match self {
+            Self::Overview => Context::Overview,
+            Self::Diagnose(_) => Context::Diagnose,
+            Self::Flags => Context::Flags,
+            Self::Timeline(_) => Context::Timeline,
+            Self::Help(_) => Context::Help,
+            Self::Why(_) | Self::Causes(_) => Context::Text,
+            Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
+            Self::Edit(_) | Self::Note(_) => Context::Typing,
+            Self::Plan(dialog) => match dialog.focus {
+                Focus::Cancel | Focus::Apply => Context::Plan,
+                Focus::Name | Focus::Reason => Context::Field,
+            },
+            Self::Planning => Context::Waiting,
+            Self::Leaving => Context::Leaving,
+        }
+    }
+
+    /// Whether it fills the screen, rather than lying over another.
+    #[must_use]
+    pub const fn is_screen(&self) -> bool {
+        matches!(self, Self::Overview | Self::Diagnose(_) | Self::Flags | Self::Timeline(_))
+    }
+}
+
+/// The editor of one flag's value.
+#[derive(Clone, Debug)]
+pub struct Editor {
+    /// The flag.
+    pub key: String,
+    /// The value being chosen.
+    pub choice: Choice,
+    /// Why the value cannot be taken.
+    pub error: Option<String>,
+    /// Enter marks the flag instead of planning at once.
+    pub marking: bool,
+    /// The stored value is still selected as a whole: what is typed takes its place.
+    pub selected: bool,
+}
+
+/// How a value is chosen.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// One of a few words.
+    Words {
+        /// The words.
+        words: Vec<String>,
+        /// The one under the cursor.
+        at: usize,
+    },
+    /// A number, typed.
+    Number(Input),
+}

@@ -1,0 +1,108 @@
+//! Plans: wishing for one, showing it, sending it, and learning what became of it.
+
+use crate::admission::FlagValue;
+use crate::flag::{Change, FlagTable, Plan, Settled};
+use crate::signal::Mono;
+use crate::tui::app::flip::{Focus, PlanDialog, Stage};
+use crate::tui::app::mode::Mode;
+use crate::tui::app::update::toast;
+use crate::tui::app::{Effect, Model};
+use crate::tui::session::{Want, Wish};
+use crate::tui::theme::Role;
+
+/// Asks for a plan, and waits for it on the screen.
+pub fn wish(model: &mut Model, want: Want) -> Vec<Effect> {
+    if let Some(open) = &model.unsettled {
+        let text = format!("first {open}: reading the flags");
+        toast(model, Role::Warn, text);
+        return vec![Effect::LoadFlags];
+    }
+    let wish = Wish { want, update: model.latest.clone(), scope: model.scope().map(str::to_owned) };
+    model.modes.push(Mode::Planning);
+    vec![Effect::MakePlan(wish)]
+}
+
+/// Plans a named plan.
+pub fn named(model: &mut Model, name: &str) -> Vec<Effect> {
+    wish(model, Want::Named(name.to_owned()))
+}
+
+/// Plans the way back from the last flip.
+pub fn undo(model: &mut Model) -> Vec<Effect> {
+    let Some(flip) = model.last_flip() else { return Vec::new() };
+    let name = format!("{UNDO}{}", flip.plan.name);
+    let changes = flip.back.clone();
+    wish(model, Want::Undo { name, changes })
+}
+
+/// What the name of a plan that leads back begins with.
+pub const UNDO: &str = "undo ";
+
+/// The common plan with one more change, in place of an earlier one on the same flag.
+pub fn marked_with(model: &Model, key: &str, to: FlagValue) -> Vec<Change> {
+    let others = model.flags.marked.iter().filter(|change| change.key != key).cloned();
+    others.chain([Change { key: key.to_owned(), to: Some(to) }]).collect()
+}
+
+/// A plan was made: shows it, unless the person has gone on.
+pub fn planned(model: &mut Model, result: Result<Plan, String>, now: Mono) {
+    model.dirty = true;
+    let Some(at) = model.modes.iter().position(|mode| matches!(mode, Mode::Planning)) else {
+        return;
+    };
+    match result {
+        Ok(plan) => {
+            let dialog = PlanDialog::new(plan, model.flags.table.as_ref(), now);
+            model.modes[at] = Mode::Plan(Box::new(dialog));
+        }
+        Err(why) => {
+            model.modes.remove(at);
+            toast(model, Role::Crit, format!("no plan: {why}"));
+        }
+    }
+}
+
+/// The button under the focus was pressed.
+pub fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
+    let Some(Mode::Plan(dialog)) = model.modes.last_mut() else { return Vec::new() };
+    match dialog.focus {
+        Focus::Cancel => {
+            if !matches!(dialog.stage, Stage::Sending { .. }) {
+                model.modes.pop();
+            }
+            Vec::new()
+        }
+        Focus::Name | Focus::Reason => {
+            dialog.step_focus(true);
+            Vec::new()
+        }
+        Focus::Apply => {
+            if dialog.blocked().is_some() {
+                return Vec::new();
+            }
+            let plan = dialog.to_send();
+            dialog.stage = Stage::Sending { since: now };
+            dialog.focus = Focus::Cancel;
+            vec![Effect::Apply(plan)]
+        }
+    }
+}
+
+/// A table was read: two equal readings settle a plan whose answer never came.
+pub fn settle(model: &mut Model, table: &FlagTable) {
+    let Some(unsettled) = &mut model.unsettled else { return };
+    let Some(settled) = unsettled.on_read(table) else { return };
+    let words = match settled {
+        Settled::Stored { revision } => format!("it was stored, at revision {revision}"),
+        Settled::NotStored { why } => format!("it was not stored: {why}"),
+    };
+    model.unsettled = None;
+    for mode in &mut model.modes {
+        if let Mode::Plan(dialog) = mode
+            && let Stage::Unknown { found, .. } = &mut dialog.stage
+        {
+            *found = Some(words.clone());
+        }
+    }
+    model.timeline.push(model.wall, Role::Warn, format!("lost answer: {words}"));
+}

@@ -1,0 +1,348 @@
+//! What a key does: looked up in the registry for the mode on top, then carried out.
+
+use crossterm::event::{Event as TermEvent, KeyCode, KeyEvent, KeyEventKind};
+use tui_input::backend::crossterm::EventHandler;
+use tui_input::{Input, InputRequest};
+
+use crate::admission::{FlagValue, Kind, flag};
+use crate::flag::Change;
+use crate::signal::Mono;
+use crate::tui::app::action::{Action, Key, resolve};
+use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
+use crate::tui::app::mode::{Choice, Context, Editor, Mode};
+use crate::tui::app::update::{dialog, toast};
+use crate::tui::app::walk::Walk;
+use crate::tui::app::{Effect, Frozen, Model};
+use crate::tui::session::{Entry, Want};
+use crate::tui::theme::Role;
+
+/// Rows that a page key moves.
+const PAGE: usize = 10;
+/// Characters that a typed line may have.
+const TYPED_MAX: usize = 400;
+
+pub fn key(model: &mut Model, event: KeyEvent, now: Mono) -> Vec<Effect> {
+    if event.kind == KeyEventKind::Release {
+        return Vec::new();
+    }
+    let Some(pressed) = Key::of(event) else { return Vec::new() };
+    if let Mode::Plan(dialog) = model.mode()
+        && now.saturating_since(dialog.opened) < TYPE_AHEAD
+        && !pressed.is_ctrl()
+    {
+        return Vec::new();
+    }
+    model.dirty = true;
+    if let Some(action) = resolve(model, model.mode().context(), pressed) {
+        return act(model, action, now);
+    }
+    type_into(model, event);
+    Vec::new()
+}
+
+/// Pasted text goes into the field under the focus, without line ends.
+pub fn paste(model: &mut Model, text: &str) {
+    if field(model).is_none() {
+        return;
+    }
+    replace_selected(model);
+    let Some(input) = field(model) else { return };
+    for letter in text.chars().filter(|letter| !letter.is_control()).take(TYPED_MAX) {
+        input.handle(InputRequest::InsertChar(letter));
+    }
+    model.dirty = true;
+}
+
+/// Drops a value that is still selected as a whole.
+fn replace_selected(model: &mut Model) {
+    if let Some(Mode::Edit(Editor { choice: Choice::Number(input), selected, .. })) =
+        model.modes.last_mut()
+        && std::mem::take(selected)
+    {
+        *input = Input::default();
+    }
+}
+
+fn type_into(model: &mut Model, event: KeyEvent) {
+    match event.code {
+        KeyCode::Char(_) | KeyCode::Backspace | KeyCode::Delete => replace_selected(model),
+        _ => {
+            if let Some(Mode::Edit(editor)) = model.modes.last_mut() {
+                editor.selected = false;
+            }
+        }
+    }
+    if let Some(input) = field(model)
+        && input.value().chars().count() < TYPED_MAX
+    {
+        input.handle_event(&TermEvent::Key(event));
+    } else if let Some(input) = field(model)
+        && matches!(event.code, KeyCode::Backspace)
+    {
+        input.handle(InputRequest::DeletePrevChar);
+    }
+    if let Some(Mode::Edit(editor)) = model.modes.last_mut() {
+        editor.error = None;
+    }
+}
+
+/// The line that is being typed.
+fn field(model: &mut Model) -> Option<&mut Input> {
+    match model.modes.last_mut()? {
+        Mode::Note(input) | Mode::Edit(Editor { choice: Choice::Number(input), .. }) => Some(input),
+        Mode::Plan(dialog) if dialog.stage == Stage::Review => match dialog.focus {
+            Focus::Reason => Some(&mut dialog.reason),
+            Focus::Name => Some(&mut dialog.name),
+            Focus::Cancel | Focus::Apply => None,
+        },
+        _ => None,
+    }
+}
+
+fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
+    match action {
+        Action::Quit => return quit(model),
+        Action::Interrupt => {
+            if matches!(model.mode(), Mode::Leaving) {
+                return vec![Effect::Leave];
+            }
+            model.modes.push(Mode::Leaving);
+        }
+        Action::Suspend => return vec![Effect::Suspend],
+        Action::Back => back(model),
+        Action::Help => model.modes.push(Mode::Help(0)),
+        Action::Overview => model.modes.truncate(1),
+        Action::Diagnose => {
+            let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
+            show(model, Mode::Diagnose(Box::new(walk)));
+        }
+        Action::Flags => {
+            show(model, Mode::Flags);
+            return reload(model);
+        }
+        Action::Timeline => show(model, Mode::Timeline(0)),
+        Action::Freeze => freeze(model, now),
+        Action::NextScope => choose_scope(model, true),
+        Action::PreviousScope => choose_scope(model, false),
+        Action::Up => scroll(model, &|at, _| at.saturating_sub(1)),
+        Action::Down => scroll(model, &|at, last| (at + 1).min(last)),
+        Action::PageUp => scroll(model, &|at, _| at.saturating_sub(PAGE)),
+        Action::PageDown => scroll(model, &|at, last| (at + PAGE).min(last)),
+        Action::First => scroll(model, &|_, _| 0),
+        Action::Last => scroll(model, &|_, last| last),
+        Action::TakePlan => {
+            let offer = model.offer();
+            return offer.map_or_else(Vec::new, |offer| dialog::named(model, offer.plan.name));
+        }
+        Action::Contain => return dialog::named(model, "contain"),
+        Action::AllSafe => return dialog::wish(model, Want::AllSafe),
+        Action::Undo => return dialog::undo(model),
+        Action::Why => model.modes.push(Mode::Why(0)),
+        Action::Causes => model.modes.push(Mode::Causes(0)),
+        Action::Rewalk => {
+            let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
+            if let Some(Mode::Diagnose(current)) = model.modes.last_mut() {
+                **current = walk;
+            }
+        }
+        Action::Edit => edit(model, false),
+        Action::Mark => mark(model),
+        Action::PlanMarked => {
+            let changes = model.flags.marked.clone();
+            return plan_of(model, changes);
+        }
+        Action::DropOverride => return drop_override(model),
+        Action::Reload => return reload(model),
+        Action::Note => model.modes.push(Mode::Note(Input::default())),
+        Action::NextField => return next_field(model, true),
+        Action::PreviousField => return next_field(model, false),
+        Action::Accept => return accept(model, now),
+    }
+    Vec::new()
+}
+
+/// Leaves at once, or asks when flips of this session are still in force.
+fn quit(model: &mut Model) -> Vec<Effect> {
+    if model.open_overrides().is_empty() && model.unsettled.is_none() {
+        return vec![Effect::Leave];
+    }
+    model.modes.push(Mode::Leaving);
+    Vec::new()
+}
+
+fn back(model: &mut Model) {
+    if let Mode::Plan(dialog) = model.mode()
+        && matches!(dialog.stage, Stage::Sending { .. })
+    {
+        toast(model, Role::Warn, "already sent: the answer will be shown here");
+        return;
+    }
+    if model.modes.len() > 1 {
+        model.modes.pop();
+    }
+}
+
+/// Shows a screen in place of the one that is shown.
+fn show(model: &mut Model, mode: Mode) {
+    model.modes.truncate(1);
+    model.modes.push(mode);
+}
+
+fn freeze(model: &mut Model, now: Mono) {
+    model.frozen = match model.frozen.take() {
+        Some(_) => None,
+        None => {
+            Some(Frozen { update: model.latest.clone(), since: now, wall: model.wall, newer: 0 })
+        }
+    };
+}
+
+fn choose_scope(model: &mut Model, forward: bool) {
+    let scopes = model.scopes();
+    let Some(count) = Some(scopes.len()).filter(|count| *count > 0) else { return };
+    let at = scopes.iter().position(|name| Some(*name) == model.scope()).unwrap_or(0);
+    let next = (at + if forward { 1 } else { count - 1 }) % count;
+    model.chosen_scope = Some(scopes[next].to_owned());
+}
+
+/// Moves the cursor or the text of the mode on top. `to` gets where it is and the last row.
+fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
+    if matches!(model.mode(), Mode::Flags) {
+        let keys = model.flag_keys();
+        let cursor = model.flag_under_cursor();
+        let at = keys.iter().position(|key| Some(*key) == cursor).unwrap_or(0);
+        let next = to(at, keys.len().saturating_sub(1));
+        model.flags.cursor = keys.get(next).map(|key| (*key).to_owned());
+        return;
+    }
+    let events = model.timeline.len().saturating_sub(1);
+    match model.modes.last_mut() {
+        Some(Mode::Timeline(at)) => *at = to(*at, events),
+        // The view clips these; a text is never longer than this.
+        Some(Mode::Help(at) | Mode::Why(at) | Mode::Causes(at)) => *at = to(*at, 200),
+        Some(Mode::Plan(dialog)) => dialog.scroll = to(dialog.scroll, dialog.scroll_max()),
+        Some(Mode::Diagnose(walk)) => walk.scroll = to(walk.scroll, 100),
+        Some(Mode::Edit(Editor { choice: Choice::Words { words, at }, .. })) => {
+            *at = to(*at, words.len().saturating_sub(1));
+        }
+        _ => {}
+    }
+}
+
+fn edit(model: &mut Model, marking: bool) {
+    let Some(key) = model.flag_under_cursor().map(str::to_owned) else { return };
+    let Ok(def) = flag(&key) else {
+        toast(model, Role::Warn, format!("{key} is not a flag that weir knows: it is shown only"));
+        return;
+    };
+    let stored = model.flag(&key).map(|flag| flag.stored().to_string());
+    let words: Vec<String> = match def.kind {
+        Kind::Words(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        Kind::Bool => vec!["true".to_owned(), "false".to_owned()],
+        Kind::Whole { .. } | Kind::Real { .. } => Vec::new(),
+    };
+    let choice = if words.is_empty() {
+        Choice::Number(Input::new(stored.unwrap_or_default()))
+    } else {
+        let at = words.iter().position(|word| Some(word) == stored.as_ref()).unwrap_or(0);
+        Choice::Words { words, at }
+    };
+    model.modes.push(Mode::Edit(Editor { key, choice, error: None, marking, selected: true }));
+}
+
+fn mark(model: &mut Model) {
+    let Some(key) = model.flag_under_cursor().map(str::to_owned) else { return };
+    let before = model.flags.marked.len();
+    model.flags.marked.retain(|change| change.key != key);
+    if model.flags.marked.len() == before {
+        edit(model, true);
+    }
+}
+
+fn drop_override(model: &mut Model) -> Vec<Effect> {
+    let Some(key) = model.flag_under_cursor().map(str::to_owned) else { return Vec::new() };
+    if model.flag(&key).is_none_or(|flag| flag.overridden.is_none()) {
+        toast(model, Role::Warn, format!("{key} has no override"));
+        return Vec::new();
+    }
+    plan_of(model, vec![Change { key, to: None }])
+}
+
+/// Plans changes under a name that says what they are.
+fn plan_of(model: &mut Model, changes: Vec<Change>) -> Vec<Effect> {
+    let name = match changes.as_slice() {
+        [only] => only.key.clone(),
+        many => format!("{} flags", many.len()),
+    };
+    dialog::wish(model, Want::Changes { name, changes })
+}
+
+fn reload(model: &mut Model) -> Vec<Effect> {
+    if model.flags.loading {
+        return Vec::new();
+    }
+    model.flags.loading = true;
+    vec![Effect::LoadFlags]
+}
+
+fn next_field(model: &mut Model, forward: bool) -> Vec<Effect> {
+    match model.modes.last_mut() {
+        Some(Mode::Plan(dialog)) => dialog.step_focus(forward),
+        Some(Mode::Edit(editor)) => {
+            editor.marking = true;
+            return take_value(model);
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
+    match model.mode().context() {
+        Context::Leaving => vec![Effect::Leave],
+        Context::Plan | Context::Field => dialog::accept(model, now),
+        _ => match model.mode() {
+            Mode::Note(_) => note(model),
+            _ => take_value(model),
+        },
+    }
+}
+
+fn note(model: &mut Model) -> Vec<Effect> {
+    let Some(Mode::Note(input)) = model.modes.pop() else { return Vec::new() };
+    let text = input.value().trim().to_owned();
+    if text.is_empty() {
+        return Vec::new();
+    }
+    model.timeline.push(model.wall, Role::Accent, format!("note: {text}"));
+    vec![Effect::Journal(Entry::Note(text))]
+}
+
+/// Takes the value of the editor: marks the flag, or plans it with everything marked.
+fn take_value(model: &mut Model) -> Vec<Effect> {
+    let Some(Mode::Edit(editor)) = model.modes.last_mut() else { return Vec::new() };
+    let text = match &editor.choice {
+        Choice::Words { words, at } => words.get(*at).cloned().unwrap_or_default(),
+        Choice::Number(input) => input.value().trim().to_owned(),
+    };
+    let value: FlagValue = match flag(&editor.key).and_then(|def| def.parse(&text)) {
+        Ok(value) => value,
+        Err(error) => {
+            editor.error = Some(error.to_string());
+            return Vec::new();
+        }
+    };
+    let (key, marking) = (editor.key.clone(), editor.marking);
+    model.modes.pop();
+    if model.flag(&key).is_some_and(|flag| *flag.stored() == value) {
+        toast(model, Role::Warn, format!("{key} is {value} already"));
+        return Vec::new();
+    }
+    let changes = dialog::marked_with(model, &key, value);
+    if marking {
+        model.flags.marked = changes;
+        return Vec::new();
+    }
+    // Not marked: who leaves this plan has left the value behind as well.
+    plan_of(model, changes)
+}

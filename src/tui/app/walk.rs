@@ -1,0 +1,87 @@
+//! The walk of one incident: answers given so far stay as they were given.
+//!
+//! A storm's evidence moves while a person reads. An answer keeps its moment and its words; when the
+//! same question would be answered otherwise now, it is marked, never silently replaced.
+
+use chrono::{DateTime, Utc};
+
+use crate::diagnosis::{PathStep, Truth, Verdict};
+
+/// Answers kept; a tree is far shallower.
+pub const STEPS_MAX: usize = 64;
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// The question and what was answered.
+    pub step: PathStep,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What would be answered now, where that differs.
+    pub changed: Option<String>,
+}
+
+/// The answers so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Walk {
+    /// The quota scope.
+    pub scope: String,
+    /// First question first.
+    pub steps: Vec<Answered>,
+    /// The state of each predicate when it was first seen, by name.
+    pub first_seen: Vec<(String, Truth)>,
+    /// Rows scrolled down.
+    pub scroll: usize,
+}
+
+impl Walk {
+    /// A walk that begins with a verdict.
+    #[must_use]
+    pub fn begin(verdict: Option<&Verdict>, at: DateTime<Utc>) -> Self {
+        let mut walk = Self::default();
+        if let Some(verdict) = verdict {
+            walk.scope.clone_from(&verdict.scope);
+            walk.follow(verdict, at);
+        }
+        walk
+    }
+
+    /// Takes a newer verdict: adds answers beyond the last one, marks those that differ.
+    pub fn follow(&mut self, verdict: &Verdict, at: DateTime<Utc>) {
+        if verdict.scope != self.scope {
+            *self = Self { scope: verdict.scope.clone(), ..Self::default() };
+        }
+        let mut same_so_far = true;
+        for (answered, live) in self.steps.iter_mut().zip(&verdict.path) {
+            let same = answered.step.node == live.node && answered.step.branch == live.branch;
+            answered.changed = (!same).then(|| live.branch.clone());
+            same_so_far &= same;
+        }
+        for answered in self.steps.iter_mut().skip(verdict.path.len()) {
+            answered.changed = Some("no longer asked".to_owned());
+            same_so_far = false;
+        }
+        if same_so_far {
+            for live in verdict.path.iter().skip(self.steps.len()).take(STEPS_MAX) {
+                self.steps.push(Answered { step: live.clone(), at, changed: None });
+            }
+        }
+        for evidence in verdict.evidence.iter().take(STEPS_MAX) {
+            if !self.first_seen.iter().any(|(name, _)| *name == evidence.name) {
+                self.first_seen.push((evidence.name.clone(), evidence.state));
+            }
+        }
+    }
+
+    /// Whether an answer would be another one now.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.steps.iter().any(|answered| answered.changed.is_some())
+    }
+
+    /// The state in which a predicate was first seen.
+    #[must_use]
+    pub fn first_state(&self, name: &str) -> Option<Truth> {
+        self.first_seen.iter().find(|(known, _)| known == name).map(|(_, state)| *state)
+    }
+}

@@ -1,0 +1,272 @@
+//! The event loop: everything that can wake the screen, in one select.
+//!
+//! Drains what is ready, draws once if something visible has changed, and at most every 33 ms. Nothing
+//! here waits for a network: effects run on tasks of their own and come back as messages.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use chrono::{Local, Utc};
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures_util::StreamExt;
+use ratatui::Frame;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::signal::Mono;
+use crate::tui::app::{Effect, Model, Msg, update};
+use crate::tui::session::{Error, Exit, ExitReason, Port, Session};
+use crate::tui::term::{Screen, is_lost};
+use crate::tui::theme::Appearance;
+use crate::tui::view;
+
+/// The shortest time between two frames.
+const FRAME_MIN: Duration = Duration::from_millis(33);
+/// Answers of effects that may wait to be read.
+const ANSWERS_MAX: usize = 64;
+/// `SIGTSTP`, which the terminal cannot send in raw mode but `kill` can.
+const SIGTSTP: i32 = 20;
+
+/// Runs the dashboard until the person leaves, a signal comes or the terminal is gone.
+///
+/// # Errors
+/// [`Error`] when the terminal cannot be set up. A terminal that vanishes later is an [`Exit`].
+pub async fn run(session: Session) -> Result<Exit, Error> {
+    let mut signals = Signals::listen()?;
+    let mut screen = Screen::enter()?;
+    let mut desk = Desk::new(session);
+    let mut terminal = EventStream::new();
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut drawn: Option<Instant> = None;
+    let reason = loop {
+        let due = drawn.map_or_else(Instant::now, |drawn| drawn + FRAME_MIN);
+        if desk.model.dirty && Instant::now() >= due {
+            let mut visible = None;
+            let draw = |frame: &mut Frame<'_>| {
+                visible = view::draw(frame, &desk.model, &desk.appearance);
+            };
+            if screen.draw(draw).is_err() {
+                break ExitReason::TerminalLost;
+            }
+            desk.model.dirty = false;
+            if let Some(visible) = visible {
+                desk.step(Msg::Drawn(visible));
+            }
+            drawn = Some(Instant::now());
+        }
+        let msg = tokio::select! {
+            biased;
+            name = signals.recv() => match name {
+                "SIGTSTP" => Woken::Suspend,
+                name => break ExitReason::Signal(name),
+            },
+            event = terminal.next() => match event {
+                Some(Ok(event)) => terminal_msg(event).map_or(Woken::Nothing, Woken::Msg),
+                Some(Err(_)) | None => break ExitReason::TerminalLost,
+            },
+            Some(msg) = desk.answers.recv() => Woken::Msg(msg),
+            changed = desk.session.updates.changed(), if !desk.updates_closed => {
+                desk.updates_closed = changed.is_err();
+                desk.newest().map_or(Woken::Nothing, Woken::Msg)
+            }
+            notice = desk.session.notices.recv(), if !desk.notices_closed => {
+                desk.notices_closed = notice.is_none();
+                notice.map_or(Woken::Nothing, |notice| Woken::Msg(Msg::Noticed(notice)))
+            }
+            _ = second.tick() => {
+                if is_lost() {
+                    break ExitReason::TerminalLost;
+                }
+                Woken::Msg(Msg::Tick(Utc::now()))
+            }
+            () = sleep_until(due), if desk.model.dirty => Woken::Nothing,
+        };
+        match desk.take(msg, &mut terminal).await {
+            Next::Go => {}
+            Next::Leave => break ExitReason::Quit,
+            Next::Suspend => {
+                if screen.suspend().is_err() {
+                    break ExitReason::TerminalLost;
+                }
+                desk.model.dirty = true;
+            }
+        }
+    };
+    drop(screen);
+    Ok(Exit { reason, flips: desk.model.flips.len(), open_overrides: desk.model.open_overrides() })
+}
+
+/// What woke the loop.
+enum Woken {
+    Msg(Msg),
+    Suspend,
+    Nothing,
+}
+
+/// What the loop does next.
+enum Next {
+    Go,
+    Leave,
+    Suspend,
+}
+
+/// The model with its inputs and outputs.
+struct Desk {
+    model: Model,
+    appearance: Appearance,
+    session: Session,
+    answers: mpsc::Receiver<Msg>,
+    answer: mpsc::Sender<Msg>,
+    updates_closed: bool,
+    notices_closed: bool,
+}
+
+impl Desk {
+    fn new(mut session: Session) -> Self {
+        let zone = *Local::now().offset();
+        let mut model =
+            Model::new(session.title.clone(), session.environment.clone(), zone, Utc::now());
+        model.read_only = session.read_only;
+        let (answer, answers) = mpsc::channel(ANSWERS_MAX);
+        session.updates.mark_changed();
+        Self {
+            model,
+            appearance: session.appearance,
+            session,
+            answers,
+            answer,
+            updates_closed: false,
+            notices_closed: false,
+        }
+    }
+
+    fn now(&self) -> Mono {
+        Mono::from_start(self.session.started.elapsed())
+    }
+
+    fn newest(&mut self) -> Option<Msg> {
+        self.session.updates.borrow_and_update().clone().map(Msg::Updated)
+    }
+
+    /// Takes what woke the loop and everything else that is ready.
+    async fn take(&mut self, woken: Woken, terminal: &mut EventStream) -> Next {
+        let mut next = match woken {
+            Woken::Msg(msg) => self.step(msg),
+            Woken::Suspend => Next::Suspend,
+            Woken::Nothing => Next::Go,
+        };
+        while matches!(next, Next::Go) {
+            let ready = match ready(terminal).await {
+                Some(event) => terminal_msg(event),
+                None => match self.answers.try_recv() {
+                    Ok(msg) => Some(msg),
+                    Err(_) => break,
+                },
+            };
+            if let Some(msg) = ready {
+                next = self.step(msg);
+            }
+        }
+        next
+    }
+
+    fn step(&mut self, msg: Msg) -> Next {
+        let now = self.now();
+        let mut next = Next::Go;
+        for effect in update(&mut self.model, msg, now) {
+            match effect {
+                Effect::Leave => return Next::Leave,
+                Effect::Suspend => next = Next::Suspend,
+                other => self.carry_out(other),
+            }
+        }
+        next
+    }
+
+    /// Runs an effect on a task of its own; its answer comes back as a message.
+    fn carry_out(&self, effect: Effect) {
+        let port: Arc<dyn Port> = Arc::clone(&self.session.port);
+        match effect {
+            Effect::LoadFlags => {
+                let answer = port.load_flags();
+                self.spawn(async move { Msg::Flags(answer.await) });
+            }
+            Effect::MakePlan(wish) => {
+                let answer = port.plan(wish);
+                self.spawn(async move { Msg::Planned(answer.await) });
+            }
+            Effect::Apply(plan) => {
+                let request_id = plan.request_id.clone();
+                let answer = port.apply(plan);
+                self.spawn(async move { Msg::Applied { request_id, outcome: answer.await } });
+            }
+            Effect::Journal(entry) => {
+                let answer = port.journal(entry);
+                self.spawn(async move { Msg::Journalled(answer.await) });
+            }
+            Effect::Suspend | Effect::Leave => {}
+        }
+    }
+
+    fn spawn(&self, answer: impl Future<Output = Msg> + Send + 'static) {
+        let back = self.answer.clone();
+        tokio::spawn(async move {
+            // The screen may be gone by then; there is nobody left to tell.
+            let _ = back.send(answer.await).await;
+        });
+    }
+}
+
+/// The next event if it is there already.
+///
+/// Polled with the loop's own waker: the stream keeps the first one that it is given until it has
+/// fired, so a poll with a throw-away waker would swallow the next wake-up.
+async fn ready(terminal: &mut EventStream) -> Option<Event> {
+    let poll = poll_fn(|context| Poll::Ready(terminal.poll_next_unpin(context))).await;
+    match poll {
+        Poll::Ready(Some(Ok(event))) => Some(event),
+        _ => None,
+    }
+}
+
+fn terminal_msg(event: Event) -> Option<Msg> {
+    match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => Some(Msg::Key(key)),
+        Event::Paste(text) => Some(Msg::Paste(text)),
+        Event::Resize(..) => Some(Msg::Resized),
+        _ => None,
+    }
+}
+
+/// The signals that end or stop the dashboard.
+struct Signals {
+    terminate: Signal,
+    hang_up: Signal,
+    interrupt: Signal,
+    stop: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            stop: signal(SignalKind::from_raw(SIGTSTP))?,
+        })
+    }
+
+    async fn recv(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hang_up.recv() => "SIGHUP",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.stop.recv() => "SIGTSTP",
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The screens: what an on-call engineer sees and presses.
+//!
+//! A model, a pure `update` and a stateless view. Nothing in this room reads a metric, a flag or a
+//! file: observations and verdicts arrive over a channel, and everything that touches a network or a
+//! disk is asked of the [`Port`] that the caller passes in. The only I/O here is the terminal itself.
+
+pub mod app;
+mod events;
+mod session;
+mod term;
+pub mod theme;
+pub mod view;
+
+pub use events::run;
+pub use session::{
+    Answer, Entry, Error, Exit, ExitReason, Notice, Port, Session, Update, Want, Wish,
+};
+pub use theme::Appearance;

@@ -1,0 +1,185 @@
+//! What the caller passes in and gets back: the data, and the port through which the screen acts.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use thiserror::Error as ThisError;
+use tokio::sync::{mpsc, watch};
+
+use crate::diagnosis::Verdict;
+use crate::flag::{self, Change, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
+use crate::ingest::Observation;
+use crate::tui::theme::Appearance;
+
+/// One round of polling and the verdicts made from it, immutable.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The round.
+    pub observation: Arc<Observation>,
+    /// One verdict per quota scope, matched by [`Verdict::scope`].
+    pub verdicts: Vec<Arc<Verdict>>,
+}
+
+/// Something that happened elsewhere and belongs on the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// When.
+    pub wall: DateTime<Utc>,
+    /// What, in a few words.
+    pub text: String,
+}
+
+/// Everything that one run of the dashboard needs.
+pub struct Session {
+    /// What is being watched (`drill launch-0900`).
+    pub title: String,
+    /// The environment, shown in the title of every dialog that changes something.
+    pub environment: String,
+    /// The zero of `Mono`: the same instant that the observations are timed from.
+    pub started: Instant,
+    /// The newest update; the latest wins.
+    pub updates: watch::Receiver<Option<Arc<Update>>>,
+    /// Events from elsewhere.
+    pub notices: mpsc::Receiver<Notice>,
+    /// The way to flags and journal.
+    pub port: Arc<dyn Port>,
+    /// Hides everything that changes something.
+    pub read_only: bool,
+    /// Colours and glyphs.
+    pub appearance: Appearance,
+}
+
+/// A future that a port hands out.
+pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What a person wishes to plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Want {
+    /// One of the plans that ship with weir, by name.
+    Named(String),
+    /// Every flag's safe value.
+    AllSafe,
+    /// These changes, under a name.
+    Changes {
+        /// The plan's name.
+        name: String,
+        /// The changes.
+        changes: Vec<Change>,
+    },
+    /// These changes, which take a flip back.
+    Undo {
+        /// The plan's name.
+        name: String,
+        /// The changes.
+        changes: Vec<Change>,
+    },
+}
+
+/// A wish for a plan, with what the screen knows.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// What is wished.
+    pub want: Want,
+    /// The newest update.
+    pub update: Option<Arc<Update>>,
+    /// The scope on the screen.
+    pub scope: Option<String>,
+}
+
+impl Wish {
+    /// Makes the plan from a table that was just read; what most ports do. `request_id` is new.
+    ///
+    /// # Errors
+    /// [`PlanError`] when there is nothing to change, or a flag or value does not exist.
+    pub fn plan(&self, table: &FlagTable, request_id: String) -> Result<Plan, PlanError> {
+        let update = self.update.as_deref();
+        let verdict = update.and_then(|update| {
+            update.verdicts.iter().find(|verdict| Some(&verdict.scope) == self.scope.as_ref())
+        });
+        let evidence = Evidence {
+            scopes: update.map_or(&[], |update| &update.observation.scopes),
+            verdict: verdict.map(AsRef::as_ref),
+        };
+        let terms = Terms { request_id, ..Terms::default() };
+        match &self.want {
+            Want::Named(name) => flag::named(name, table, &evidence, terms),
+            Want::AllSafe => flag::all_safe(table, &evidence, terms),
+            Want::Changes { name, changes } => flag::plan(name, table, changes, &evidence, terms),
+            Want::Undo { name, changes } => flag::plan(name, table, changes, &evidence, terms)
+                .map(|plan| Plan { undo: true, ..plan }),
+        }
+    }
+}
+
+/// A line for the journal that is not a flip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A person's note.
+    Note(String),
+    /// How the verification of a flip ended.
+    Verified {
+        /// The id of the request that carried the flip.
+        request_id: String,
+        /// The plan's name.
+        plan: String,
+        /// The revision that the flip made.
+        revision: Revision,
+        /// `verified`, `failed` or `unknown`.
+        state: &'static str,
+        /// Why, unless verified.
+        why: Option<String>,
+    },
+}
+
+/// Everything with a network or a disk behind it.
+///
+/// The screen runs these on tasks of their own and never waits for one. Errors are words for a person.
+pub trait Port: Send + Sync {
+    /// Reads the flag table.
+    fn load_flags(&self) -> Answer<Result<FlagTable, String>>;
+    /// Makes a plan with its interlocks. Changes nothing.
+    fn plan(&self, wish: Wish) -> Answer<Result<Plan, String>>;
+    /// Journals the intent, applies the plan with the revision that it names, journals the outcome.
+    fn apply(&self, plan: Plan) -> Answer<Outcome>;
+    /// Writes a line to the journal.
+    fn journal(&self, entry: Entry) -> Answer<Result<(), String>>;
+}
+
+/// Why the dashboard ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// The person left.
+    Quit,
+    /// A signal of this name came.
+    Signal(&'static str),
+    /// The terminal is gone.
+    TerminalLost,
+}
+
+/// How the dashboard ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Why.
+    pub reason: ExitReason,
+    /// Flips that were applied in this session.
+    pub flips: usize,
+    /// Flags that this session has set and that are still overridden.
+    pub open_overrides: Vec<String>,
+}
+
+/// Why the dashboard could not run.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// There is no terminal to draw on.
+    #[error(
+        "the dashboard needs a terminal; without one use `weir diagnose` or `--headless --json`"
+    )]
+    NoTerminal,
+    /// The terminal refused.
+    #[error("cannot set the terminal up: {0}")]
+    Terminal(#[from] io::Error),
+}

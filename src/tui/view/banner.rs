@@ -1,0 +1,96 @@
+//! The lines under the head: a frozen screen, a lost answer, sources that are down, the newest flip.
+
+use ratatui::text::Line;
+
+use crate::flag::Progress;
+use crate::ingest::SourceStatus;
+use crate::tui::app::Model;
+use crate::tui::app::flip::Flip;
+use crate::tui::app::sources::{is_down, short_error};
+use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::format::{clock, cut_words, span};
+
+/// Sources that are down have a line each up to so many.
+const DOWN_MAX: usize = 3;
+/// Seconds for which a flip stays here after it was verified.
+const RECENT_S: u64 = 60;
+
+/// Every line that is due, the most urgent first.
+pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>> {
+    let mut found = Vec::new();
+    if let Some(frozen) = &model.frozen {
+        let ago = span(model.now.saturating_since(frozen.since).as_secs_f64());
+        let text = format!(
+            "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
+            clock(frozen.wall, model.zone),
+            frozen.newer
+        );
+        found.push((Role::Stale, text));
+    }
+    if let Some(unsettled) = &model.unsettled {
+        found.push((Role::Unknown, format!("{unsettled}; reading the flags again")));
+    }
+    found.extend(sources(model));
+    let recent = model.last_flip().filter(|flip| is_recent(model, flip));
+    found.extend(recent.map(|flip| flipped(model, flip)));
+    found
+        .into_iter()
+        .map(|(role, text)| {
+            let text = format!(" {} {text}", look.mark(role));
+            Line::styled(cut_words(&text, width, look.glyphs.ellipsis), look.style(role))
+        })
+        .collect()
+}
+
+/// What is wrong with the sources: those that are down, then those that are read in part.
+fn sources(model: &Model) -> Vec<(Role, String)> {
+    let all = model.shown().map_or(&[][..], |update| &update.observation.sources);
+    let mut found: Vec<(Role, String)> = all.iter().filter_map(|one| down(model, one)).collect();
+    if found.len() > DOWN_MAX {
+        let more = found.len() - DOWN_MAX;
+        found.truncate(DOWN_MAX);
+        found.push((Role::Crit, format!("and {more} more sources are down")));
+    }
+    found.extend(all.iter().filter(|source| !is_down(source)).filter_map(|source| {
+        let (line, reason) = source.degraded.first()?;
+        let bad = source.degraded.len();
+        Some((Role::Warn, format!("{}: {bad} bad lines, first at {line}: {reason}", source.name)))
+    }));
+    found
+}
+
+fn down(model: &Model, source: &SourceStatus) -> Option<(Role, String)> {
+    let error = short_error(source)?;
+    let how = match source.last_good {
+        Some(at) => {
+            let age = model.shown_now().saturating_since(at).as_secs_f64();
+            format!("down {}", span(age))
+        }
+        None => "never answered".to_owned(),
+    };
+    Some((Role::Crit, format!("{} {how}: {error}", source.name)))
+}
+
+/// Whether a flip still belongs on every screen: while it is verified, and a minute longer.
+fn is_recent(model: &Model, flip: &Flip) -> bool {
+    let ended = model.now.saturating_since(flip.verify.deadline());
+    flip.is_pending() || ended.as_secs() < RECENT_S
+}
+
+fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
+    let now = model
+        .number("amplification")
+        .map_or_else(|| "?".to_owned(), |value| format!("{value:.2}x"));
+    let (role, state) = match &flip.progress {
+        Progress::Pending { left } => {
+            (Role::Accent, format!("verifying, {} left", span(left.as_secs_f64())))
+        }
+        Progress::Verified => (Role::Ok, "VERIFIED".to_owned()),
+        Progress::Failed { why } => (Role::Crit, format!("FAILED: {why}")),
+        Progress::Unknown { why } => (Role::Unknown, format!("UNKNOWN: {why}")),
+    };
+    let reach =
+        flip.reach.map_or_else(|| "?".to_owned(), |reach| format!("{}/{}", reach.on, reach.of));
+    let (name, revision) = (&flip.plan.name, flip.revision);
+    (role, format!("{name} r{revision} in use {reach}, {state}   attempts/original {now}"))
+}

@@ -1,0 +1,136 @@
+//! Trends over time: the small ones beside a number, and the charts of larger screens.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::tui::app::Model;
+use crate::tui::app::history::slot;
+use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::format::{percent, seconds, short};
+use crate::tui::view::panels::{amplification_role, completed_signal};
+use crate::tui::view::widgets::{AXIS, Chart, Series, nice_top, panel, spark};
+
+/// How far back a small trend reaches.
+const SPARK_SPAN_S: u64 = 300;
+
+/// A small trend of one signal.
+pub fn trend(
+    model: &Model,
+    signal: &str,
+    width: usize,
+    top: Option<f64>,
+    role: Role,
+    look: &Appearance,
+) -> Line<'static> {
+    let Some(trends) = model.trends() else { return Line::default() };
+    let step = trends.step(width, SPARK_SPAN_S);
+    spark(&trends.columns(signal, width, step, model.trends_end()), top, role, look)
+}
+
+/// One line of a chart.
+struct Plotted {
+    name: &'static str,
+    signal: &'static str,
+    role: Role,
+    shaded: bool,
+}
+
+fn chart(
+    title: &'static str,
+    plotted: &[Plotted],
+    top: Option<f64>,
+    label: fn(f64) -> String,
+    model: &Model,
+    look: &Appearance,
+    (area, buf): (Rect, &mut Buffer),
+) {
+    let mut heading = vec![Span::styled(format!(" {title} "), look.style(Role::Strong))];
+    for one in plotted {
+        let role = if one.shaded { Role::Dim } else { one.role };
+        let glyph = if one.shaded { look.glyphs.shade } else { look.glyphs.filled };
+        heading.push(Span::styled(format!("{glyph} {} ", one.name), look.style(role)));
+    }
+    let inner = panel(Line::from(heading), area, look, buf);
+    let Some(trends) = model.trends() else { return };
+    let width = usize::from(inner.width.saturating_sub(AXIS));
+    let step = trends.step(width, u64::MAX);
+    let end = model.trends_end();
+    let columns: Vec<Vec<Option<f64>>> =
+        plotted.iter().map(|one| trends.columns(one.signal, width, step, end)).collect();
+    let largest = columns.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    let series: Vec<Series<'_>> = plotted
+        .iter()
+        .zip(&columns)
+        .map(|(one, columns)| Series { columns, role: one.role, shaded: one.shaded })
+        .collect();
+    let marks: Vec<usize> = model
+        .flips
+        .iter()
+        .filter_map(|flip| {
+            let back = (end / step).checked_sub(slot(flip.since) / step)?;
+            width.checked_sub(1)?.checked_sub(usize::try_from(back).ok()?)
+        })
+        .collect();
+    let top = top.unwrap_or_else(|| nice_top(largest));
+    Chart { series: &series, top, label, step, marks: &marks }.draw(inner, look, buf);
+}
+
+/// Offered against completed: the gap is what the storm burns.
+pub fn flow_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let plotted = [
+        Plotted { name: "offered", signal: "offered_rps", role: Role::Warn, shaded: true },
+        Plotted {
+            name: "completed",
+            signal: completed_signal(model),
+            role: Role::Ok,
+            shaded: false,
+        },
+    ];
+    chart("per second", &plotted, None, short, model, look, (area, buf));
+}
+
+/// Attempts per original.
+pub fn amplification_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let role = amplification_role(model);
+    let plotted = [Plotted { name: "now", signal: "amplification", role, shaded: false }];
+    chart(
+        "attempts per original",
+        &plotted,
+        None,
+        |value| format!("{value:.1}x"),
+        model,
+        look,
+        (area, buf),
+    );
+}
+
+/// The token meter over time.
+pub fn headroom_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let plotted = [
+        Plotted { name: "RPM", signal: "rpm_headroom", role: Role::Accent, shaded: true },
+        Plotted { name: "TPM", signal: "tpm_headroom", role: Role::Ok, shaded: false },
+    ];
+    chart("headroom", &plotted, Some(1.0), percent, model, look, (area, buf));
+}
+
+/// p95 of what was offered behind p95 of what was admitted.
+pub fn latency_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let plotted = [
+        Plotted {
+            name: "offered",
+            signal: "latency_offered_p95_s",
+            role: Role::Warn,
+            shaded: true,
+        },
+        Plotted { name: "admitted", signal: "latency_p95_s", role: Role::Accent, shaded: false },
+    ];
+    chart("latency p95", &plotted, None, seconds, model, look, (area, buf));
+}
+
+/// Requests waiting.
+pub fn queue_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let plotted =
+        [Plotted { name: "waiting", signal: "queue_depth", role: Role::Accent, shaded: false }];
+    chart("queue depth", &plotted, None, short, model, look, (area, buf));
+}

@@ -1,0 +1,212 @@
+//! What every screen has: verdict, next step, what is wrong with the data, sources, keys.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::diagnosis::Verdict;
+use crate::ingest::SourceStatus;
+use crate::tui::app::action::{Action, Entry, available};
+use crate::tui::app::headline::Headline;
+use crate::tui::app::mode::Context;
+use crate::tui::app::{Model, STALE_AFTER_S, State};
+use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::format::{clock, clocks, span};
+use crate::tui::view::widgets::{lines, right};
+use crate::tui::view::{banner, next};
+
+/// Draws the frame of the screen and returns the part for the screen itself.
+pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) -> Rect {
+    let width = usize::from(area.width);
+    let mut head = vec![verdict(model, look, width), next::of_screen(model, look, width)];
+    head.extend(banners(model, look, area));
+    let top = u16::try_from(head.len()).unwrap_or(2);
+    lines(head, area, buf);
+    let bottom = Rect { y: area.bottom() - 2, height: 2, ..area };
+    let time = if area.width < 60 { clock } else { clocks };
+    let times = format!(" {} ", time(model.wall, model.zone));
+    let room = width.saturating_sub(times.chars().count());
+    lines([sources(model, look, room), keys(model, look, area.width)], bottom, buf);
+    right(Line::styled(times, look.style(Role::Strong)), Rect { height: 1, ..bottom }, buf);
+    Rect { y: area.y + top, height: area.height.saturating_sub(top + 2), ..area }
+}
+
+/// The lines under the head, at most a quarter of the screen.
+fn banners(model: &Model, look: &Appearance, area: Rect) -> Vec<Line<'static>> {
+    let most = usize::from(area.height / 4).max(1);
+    let mut found = banner::all(model, look, usize::from(area.width));
+    if found.len() > most {
+        let hidden = found.len() - most + 1;
+        found.truncate(most - 1);
+        let text = format!(" {} and {hidden} more lines like this", look.mark(Role::Warn));
+        found.push(Line::styled(text, look.style(Role::Warn)));
+    }
+    found
+}
+
+/// The first line before it is styled.
+pub struct Judgement {
+    /// The state.
+    pub state: State,
+    /// What stands beside it.
+    pub words: String,
+    /// What was said before that stopped counting.
+    was: Option<String>,
+    /// The rest of the line: the fullest wording first, shorter ones for narrower screens.
+    rest: Vec<String>,
+}
+
+/// State, cause and standing of the scope on the screen, or why there are none.
+pub fn judgement(model: &Model) -> Judgement {
+    let headline = model.headline();
+    let (mut rest, mut was) = (Vec::new(), None);
+    let words = match headline {
+        Headline::Connecting => {
+            rest.push("no data yet".to_owned());
+            "connecting...".to_owned()
+        }
+        Headline::Undiagnosed(why) => why.to_owned(),
+        Headline::NoData { age_s, was: last } => {
+            was = Some(format!("was: {}", last.cause));
+            format!("no data for {}", span(age_s))
+        }
+        Headline::Down { source, was: last } => {
+            was = last.map(|last| format!("was: {}", last.cause));
+            let how = if source.last_good.is_some() { "is down" } else { "never answered" };
+            format!("{} {how}", source.name)
+        }
+        Headline::Denied { why, was: last } => {
+            was = Some(format!("though the verdict is {}", last.cause));
+            why.to_owned()
+        }
+        Headline::Verdict(verdict) => {
+            rest = standing(model, verdict);
+            format!("{}  {}", verdict.cause, verdict.standing)
+        }
+    };
+    Judgement { state: headline.state(), words, was, rest }
+}
+
+/// How much a verdict rests on, and since when it stands.
+fn standing(model: &Model, verdict: &Verdict) -> Vec<String> {
+    let (used, of) = (verdict.used, verdict.of);
+    let Some(onset) = model.onsets.get(&verdict.scope) else {
+        return vec![format!("{used} of {of} signals")];
+    };
+    let since = clock(onset.wall, model.zone);
+    let lasted = span(model.shown_now().saturating_since(onset.since).as_secs_f64());
+    vec![
+        format!("{used} of {of} signals  since {since} ({lasted})"),
+        format!("{used} of {of}  since {since} ({lasted})"),
+        format!("{used} of {of}  for {lasted}"),
+    ]
+}
+
+fn verdict(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    let said = judgement(model);
+    let role = said.state.role();
+    let head = format!(" {} {} ", look.mark(role), said.state.word());
+    let mut spans = vec![
+        Span::styled(head, look.style(role)),
+        Span::styled(format!("{}  ", said.words), look.style(Role::Strong)),
+    ];
+    let fits = |spans: &[Span<'_>], text: &str| {
+        spans.iter().map(Span::width).sum::<usize>() + text.chars().count() <= width
+    };
+    if let Some(was) = said.was.filter(|was| fits(&spans, was)) {
+        spans.push(Span::styled(was, look.style(Role::Dim)));
+    }
+    if let Some(rest) = said.rest.iter().find(|rest| fits(&spans, rest)) {
+        spans.push(Span::raw(rest.clone()));
+    }
+    let place = match (model.scope(), model.scopes().len()) {
+        (Some(scope), many @ 2..) => format!("   {scope} (one of {many}, [ ] others)"),
+        (Some(scope), _) => format!("   {scope}"),
+        (None, _) => String::new(),
+    };
+    if fits(&spans, &place) {
+        spans.push(Span::styled(place, look.style(Role::Dim)));
+    }
+    Line::from(spans)
+}
+
+/// The sources with their ages, whole ones only.
+fn sources(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    let all = source_words(model, look);
+    if all.is_empty() {
+        return Line::styled(" connecting...", look.style(Role::Unknown));
+    }
+    let size = |spans: &[Span<'_>]| spans.iter().map(Span::width).sum::<usize>();
+    let count = all.len();
+    let mut line = vec![Span::raw(" ")];
+    for (index, mut words) in all.into_iter().enumerate() {
+        let more = count - index;
+        let reserved = if more > 1 { format!("+{}", more - 1).len() } else { 0 };
+        if size(&line) + size(&words) + reserved > width {
+            line.push(Span::styled(format!("+{more}"), look.style(Role::Warn)));
+            break;
+        }
+        line.append(&mut words);
+    }
+    Line::from(line)
+}
+
+/// Every source with the age of its newest answer, or what is wrong with it.
+pub fn source_words(model: &Model, look: &Appearance) -> Vec<Vec<Span<'static>>> {
+    let all = model.shown().map_or(&[][..], |update| &update.observation.sources);
+    all.iter()
+        .map(|source| {
+            let (role, text) = source_state(model, source);
+            vec![
+                Span::raw(format!("{} ", source.name)),
+                Span::styled(format!("{text}  "), look.style(role)),
+            ]
+        })
+        .collect()
+}
+
+fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
+    let age = source.last_good.map(|at| model.shown_now().saturating_since(at).as_secs_f64());
+    match (age, &source.error) {
+        (None, None) => (Role::Unknown, "connecting".to_owned()),
+        (None, Some(_)) => (Role::Crit, "DOWN".to_owned()),
+        (Some(age), Some(_)) if age > STALE_AFTER_S => (Role::Crit, format!("STALE {}", span(age))),
+        (Some(age), Some(_)) => (Role::Warn, format!("ERROR {}", span(age))),
+        (Some(age), None) if age > STALE_AFTER_S => (Role::Stale, format!("STALE {}", span(age))),
+        (Some(_), None) if model.is_foreign(source) => (Role::Warn, "no weir metrics".to_owned()),
+        (Some(age), None) => (Role::Dim, span(age)),
+    }
+}
+
+/// The keys that work now, from the registry. The ways to help and out have their place first.
+fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
+    let context = model.mode().context();
+    let hinted: Vec<&Entry> = available(model, context)
+        .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, context))
+        .collect();
+    let size = |entry: &Entry| entry.keys[0].to_string().len() + entry.hint.len() + 3;
+    let always = |entry: &Entry| matches!(entry.action, Action::Help | Action::Back | Action::Quit);
+    let reserved: usize =
+        hinted.iter().filter(|entry| always(entry)).map(|entry| size(entry)).sum();
+    let mut left = usize::from(width).saturating_sub(reserved + 1);
+    let mut spans = vec![Span::raw(" ")];
+    for entry in hinted {
+        if !always(entry) {
+            let Some(rest) = left.checked_sub(size(entry)) else { continue };
+            left = rest;
+        }
+        spans.push(Span::styled(entry.keys[0].to_string(), look.style(Role::Accent)));
+        spans.push(Span::raw(format!(" {}  ", entry.hint)));
+    }
+    Line::from(spans)
+}
+
+/// Whether an action leads to the screen that is shown.
+fn is_here(action: Action, context: Context) -> bool {
+    matches!(
+        (action, context),
+        (Action::Diagnose, Context::Diagnose)
+            | (Action::Flags, Context::Flags)
+            | (Action::Timeline, Context::Timeline)
+    )
+}

@@ -1,0 +1,202 @@
+//! The guided diagnosis: the answers so far, the evidence, the ranking, what is missing, what to do.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::diagnosis::{Standing, Truth, Verdict};
+use crate::tui::app::Model;
+use crate::tui::app::walk::{Answered, Walk};
+use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::charts::amplification_chart;
+use crate::tui::view::format::{clock, cut, cut_words, listed};
+use crate::tui::view::texts::{cause_line, wrap};
+use crate::tui::view::widgets::{lines, panel};
+use crate::tui::view::{evidence, next};
+
+/// A question cut shorter than this says nothing; its answer then goes onto a line of its own.
+const QUESTION_MIN: usize = 20;
+/// Cells from which the path says in whole words what its marks mean.
+const WORDY_FROM: usize = 98;
+
+/// Draws the screen.
+pub fn draw(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let Some(verdict) = model.verdict() else {
+        let inner = panel(Line::from(" diagnosis "), area, look, buf);
+        lines(
+            [Line::styled(" no verdict yet: waiting for data", look.style(Role::Unknown))],
+            inner,
+            buf,
+        );
+        return;
+    };
+    let answers = path(model, walk, look, usize::from(area.width.saturating_sub(2)));
+    let path = rows(answers.len() + 2, area.height / 3);
+    let causes = rows(ranking(verdict, look).len() + 2, area.height / 3);
+    let evidence = rows(verdict.evidence.len().max(1) + 2, area.height);
+    // A tall screen has room for the verdict in words and for the curve that it is about.
+    let rest = area.height.saturating_sub(path + causes + evidence + 2);
+    let (evidence, more) = if rest >= 9 {
+        (Constraint::Length(evidence), Constraint::Fill(1))
+    } else {
+        (Constraint::Min(3), Constraint::Length(0))
+    };
+    let parts = Layout::vertical([
+        Constraint::Length(path),
+        evidence,
+        Constraint::Length(causes),
+        more,
+        Constraint::Length(2),
+    ])
+    .split(area);
+    draw_path(walk, answers, look, parts[0], buf);
+    evidence::draw(model, walk, verdict, look, parts[1], buf);
+    draw_causes(ranking(verdict, look), look, parts[2], buf);
+    if parts[3].height >= 3 {
+        let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(parts[3]);
+        let inner =
+            panel(Line::styled(" in words ", look.style(Role::Strong)), halves[0], look, buf);
+        let words = wrap(&verdict.say, usize::from(inner.width).saturating_sub(1));
+        lines(words.into_iter().map(Line::from), inner, buf);
+        amplification_chart(model, look, halves[1], buf);
+    }
+    let width = usize::from(area.width);
+    let offered = next::of_diagnosis(model, verdict, look, width);
+    lines([missing(verdict, look, width), offered], parts[4], buf);
+}
+
+fn rows(wanted: usize, most: u16) -> u16 {
+    u16::try_from(wanted).unwrap_or(u16::MAX).min(most.max(4))
+}
+
+fn draw_path(
+    walk: &Walk,
+    answers: Vec<Line<'static>>,
+    look: &Appearance,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let hidden = answers.len().saturating_sub(usize::from(area.height.saturating_sub(2)));
+    let mut title = " path".to_owned();
+    if walk.has_changed() {
+        title.push_str(": CHANGED SINCE, r walks again");
+    }
+    if hidden > 0 {
+        title.push_str(", its end");
+    }
+    title.push(' ');
+    let role = if walk.has_changed() { Role::Warn } else { Role::Strong };
+    let inner = panel(Line::styled(title, look.style(role)), area, look, buf);
+    lines(answers.into_iter().skip(hidden), inner, buf);
+}
+
+fn draw_causes(ranked: Vec<Line<'static>>, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let hidden = ranked.len().saturating_sub(usize::from(area.height.saturating_sub(2)));
+    let mut title = vec![Span::styled(" causes ", look.style(Role::Strong))];
+    if hidden > 0 {
+        title.push(Span::styled(format!(" {hidden} more: x "), look.style(Role::Accent)));
+    }
+    lines(ranked, panel(Line::from(title), area, look, buf), buf);
+}
+
+/// The answers so far, one or two lines each: an answer is never cut for its question.
+fn path(model: &Model, walk: &Walk, look: &Appearance, width: usize) -> Vec<Line<'static>> {
+    if walk.steps.is_empty() {
+        return vec![Line::styled(" no question could be answered yet", look.style(Role::Unknown))];
+    }
+    let last = walk.steps.len() - 1;
+    let numbered = walk.steps.iter().enumerate();
+    numbered
+        .flat_map(|(index, answered)| {
+            let at = clock(answered.at, model.zone);
+            let (mark, role) = match (index == last, width >= WORDY_FROM) {
+                (true, true) => ("<< you are here".to_owned(), Role::Accent),
+                (true, false) => ("<< here".to_owned(), Role::Accent),
+                (false, true) => (format!("since {at}"), Role::Dim),
+                (false, false) => (at, Role::Dim),
+            };
+            answer(index + 1, answered, Span::styled(mark, look.style(role)), width, look)
+        })
+        .collect()
+}
+
+fn answer(
+    number: usize,
+    answered: &Answered,
+    mark: Span<'static>,
+    width: usize,
+    look: &Appearance,
+) -> Vec<Line<'static>> {
+    let (question, branch) = (&answered.step.title, &answered.step.branch);
+    let head = format!(" {number} ");
+    let room = width.saturating_sub(head.len() + mark.width() + 3);
+    let strong = look.style(Role::Strong);
+    let beside = room.saturating_sub(branch.chars().count() + 1);
+    let fits = question.chars().count() <= beside || beside >= QUESTION_MIN;
+    let indent = " ".repeat(head.len());
+    let asked = cut_words(question, if fits { beside } else { room }, look.glyphs.ellipsis);
+    let mut first = vec![Span::raw(head), Span::raw(asked)];
+    if fits {
+        first.push(Span::styled(format!(" {branch}"), strong));
+    }
+    let used: usize = first.iter().map(Span::width).sum();
+    let pad = width.saturating_sub(used + mark.width() + 1);
+    first.push(Span::raw(" ".repeat(pad)));
+    first.push(mark);
+    let mut content = vec![Line::from(first)];
+    if !fits {
+        let text = wrap(branch, width.saturating_sub(indent.len()));
+        content.extend(text.into_iter().map(|row| Line::styled(format!("  {row}"), strong)));
+    }
+    if let Some(now) = &answered.changed {
+        let text = cut(&format!("{indent}now: {now}"), width, look.glyphs.ellipsis);
+        content.push(Line::styled(text, look.style(Role::Warn)));
+    }
+    content
+}
+
+/// The causes worth a line, and the rest in one.
+fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
+    // What is false on the way here spoke against other causes, not against this one.
+    let holding = verdict.evidence.iter().filter(|one| one.state == Truth::True).count();
+    let counts = format!("{holding} hold");
+    let mut content = vec![cause_line(&verdict.cause, verdict.standing, &counts, look)];
+    let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);
+    content.extend(alive.take(8).map(|other| {
+        let feeds = if other.contributing { "; contributing" } else { "" };
+        let counts =
+            format!("{} for, {} against{feeds}", other.evidence_for, other.evidence_against);
+        cause_line(&other.cause, other.standing, &counts, look)
+    }));
+    let out: Vec<&str> = verdict
+        .also
+        .iter()
+        .filter(|other| other.standing == Standing::RuledOut)
+        .map(|other| other.cause.as_str())
+        .collect();
+    if !out.is_empty() {
+        let named = out.iter().take(2).copied().collect::<Vec<_>>().join(", ");
+        let more = match out.len().saturating_sub(2) {
+            0 => String::new(),
+            more => format!(", {more} more"),
+        };
+        let text = format!(" ruled-out    {named}{more} (x lists all)");
+        content.push(Line::styled(text, look.style(Role::Dim)));
+    }
+    content
+}
+
+fn missing(verdict: &Verdict, look: &Appearance, width: usize) -> Line<'static> {
+    if verdict.missing.is_empty() {
+        return Line::styled(" missing: nothing that was wanted", look.style(Role::Dim));
+    }
+    let names: Vec<String> = verdict
+        .missing
+        .iter()
+        .map(|missing| format!("{} ({})", missing.signal, missing.reason))
+        .collect();
+    let head = format!(" {} missing: ", look.mark(Role::Unknown));
+    let room = width.saturating_sub(head.chars().count());
+    let text = format!("{head}{}", listed(&names, room, look.glyphs.ellipsis));
+    Line::styled(text, look.style(Role::Unknown))
+}

@@ -1,0 +1,145 @@
+//! What to do next, in one line: on every screen, and at the end of a diagnosis.
+
+use ratatui::text::{Line, Span};
+
+use crate::diagnosis::Verdict;
+use crate::tui::app::headline::Headline;
+use crate::tui::app::offer::Offer;
+use crate::tui::app::{Model, State};
+use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::format::{cut_words, factor, percent, rate, seconds};
+
+/// p95 of admitted requests above which a queue that stands is too patient.
+const PATIENT_ABOVE_S: f64 = 5.0;
+/// Fewer waiting requests than this are no queue.
+const STANDS_FROM: f64 = 1.0;
+
+/// What the line begins with.
+const HEAD: &str = " next: ";
+
+/// The line of every screen.
+pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    if let Some(toast) = &model.toast {
+        let text = format!(" {} {}", look.mark(toast.role), toast.text);
+        let text = cut_words(&text, width, look.glyphs.ellipsis);
+        return Line::styled(text, look.style(toast.role));
+    }
+    let dim = look.style(Role::Dim);
+    let mut spans = vec![Span::styled(HEAD, dim)];
+    let headline = model.headline();
+    match (&headline, headline.state()) {
+        (Headline::Connecting | Headline::Undiagnosed(_), _) => {
+            spans.push(Span::styled("waiting for the first answers", dim));
+        }
+        (Headline::Down { source, .. }, _) => {
+            spans.push(Span::raw(format!("bring {} back, or correct its url", source.name)));
+        }
+        (Headline::Denied { .. }, _) => {
+            spans.push(key("d", look));
+            spans.push(Span::raw(" diagnose: the verdict does not fit the numbers"));
+        }
+        (_, State::Ok) => spans.push(Span::raw("nothing to do")),
+        (_, State::Unknown) => {
+            spans.extend([key("d", look), Span::raw(" diagnose: see what is missing")]);
+        }
+        (_, State::Contained) => spans.push(Span::raw(contained(model))),
+        (_, State::Incident) => spans.extend(incident(model, look, width)),
+    }
+    if model.read_only {
+        spans.push(Span::styled("  READ-ONLY", look.style(Role::Accent)));
+    }
+    let used: usize = spans.iter().map(Span::width).sum();
+    let title = format!("   {}", model.title);
+    if used + title.chars().count() <= width {
+        spans.push(Span::styled(title, dim));
+    }
+    Line::from(spans)
+}
+
+fn key(text: &'static str, look: &Appearance) -> Span<'static> {
+    Span::styled(text, look.style(Role::Accent))
+}
+
+fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>> {
+    let offer = model.offer().filter(|_| !model.read_only);
+    if let Some(offer) = offer.filter(Offer::is_in_force) {
+        let strong = Span::styled(offer.plan.name, look.style(Role::Strong));
+        return vec![strong, Span::raw(format!(" applied, watching: {}", watched(model)))];
+    }
+    let mut spans =
+        vec![key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")];
+    if let Some(offer) = offer {
+        let plan = [
+            Span::raw("  first plan: "),
+            Span::styled(offer.plan.name, look.style(Role::Strong)),
+            Span::raw(format!(" ({})", offer.size())),
+        ];
+        let used: usize = spans.iter().chain(&plan).map(Span::width).sum();
+        if used + HEAD.len() <= width {
+            spans.extend(plan);
+        }
+    }
+    spans
+}
+
+/// The numbers in which a plan that was applied shows.
+fn watched(model: &Model) -> String {
+    let number = |signal: &str, format: fn(f64) -> String| {
+        model.number(signal).map_or_else(|| "?".to_owned(), format)
+    };
+    format!(
+        "{} attempts, 429 {}, served {}",
+        number("amplification", factor),
+        number("provider_429_rps", rate),
+        number("served_share", percent)
+    )
+}
+
+/// Shedding is what the gate is for; only a queue that stands too long is worth a flip.
+fn contained(model: &Model) -> String {
+    let stands = model.number("queue_depth").is_some_and(|depth| depth >= STANDS_FROM);
+    match model.number("latency_p95_s") {
+        Some(p95) if stands && p95 > PATIENT_ABOVE_S => {
+            let p95 = seconds(p95);
+            format!("shedding is intended. p95 {p95}: lower queue.max_age_s to shed sooner (f)")
+        }
+        _ => "shedding is intended: demand is above the quota".to_owned(),
+    }
+}
+
+/// The last line of a diagnosis.
+pub fn of_diagnosis(
+    model: &Model,
+    verdict: &Verdict,
+    look: &Appearance,
+    width: usize,
+) -> Line<'static> {
+    let mut spans = vec![Span::styled(HEAD, look.style(Role::Dim))];
+    let text = match model.offer() {
+        Some(offer) if offer.is_in_force() => {
+            spans.push(Span::styled(offer.plan.name, look.style(Role::Strong)));
+            format!(" applied, watching: {}", watched(model))
+        }
+        Some(offer) if !model.read_only => {
+            spans.push(key("Enter", look));
+            let name = format!(" plan {} ", offer.plan.name);
+            spans.push(Span::styled(name, look.style(Role::Strong)));
+            format!("({}): {}", offer.size(), offer.plan.meaning)
+        }
+        Some(offer) => format!("plan {} (this session is read-only)", offer.plan.name),
+        None => match State::of(verdict) {
+            State::Ok => "nothing to do".to_owned(),
+            State::Contained => contained(model),
+            State::Unknown if verdict.cause == "insufficient-evidence" => {
+                "get the missing signals; nothing is offered on a guess".to_owned()
+            }
+            State::Unknown | State::Incident => {
+                let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
+                format!("no flip is offered; see weir runbook show {runbook}")
+            }
+        },
+    };
+    let used: usize = spans.iter().map(Span::width).sum();
+    spans.push(Span::raw(cut_words(&text, width.saturating_sub(used), look.glyphs.ellipsis)));
+    Line::from(spans)
+}

@@ -1,0 +1,285 @@
+//! Every screen as it is drawn, text and style. The style layer is run-length: what is not plain, where.
+
+#[path = "tui_support/mod.rs"]
+mod support;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use support::{after, at, look_at, table, wall, watch, watched};
+use weir::flag::Outcome;
+use weir::ingest::Observation;
+use weir::tui::app::{Effect, Model, Msg, update};
+use weir::tui::theme::{ASCII, Depth, UNICODE};
+use weir::tui::view::render;
+use weir::tui::{Appearance, Update};
+
+const COLOUR: Appearance = Appearance { depth: Depth::Ansi16, glyphs: &UNICODE };
+const PLAIN: Appearance = Appearance { depth: Depth::Mono, glyphs: &ASCII };
+
+fn draw(model: &Model, look: &Appearance, width: u16, height: u16) -> Buffer {
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    render(model, look, area, &mut buffer);
+    buffer
+}
+
+/// The text, then one line per row that has styles: `row: from-to style`.
+fn shot(model: &Model, look: &Appearance, width: u16, height: u16) -> String {
+    let buffer = draw(model, look, width, height);
+    let mut text = String::new();
+    let mut styles = String::new();
+    for y in 0..height {
+        let row: Vec<&Cell> = (0..width).map(|x| &buffer[(x, y)]).collect();
+        let line: String = row.iter().map(|cell| cell.symbol()).collect();
+        writeln!(text, "{}", line.trim_end()).expect("a string takes all");
+        let mut runs = String::new();
+        let mut from = 0;
+        for to in 1..=row.len() {
+            if to < row.len() && look_of(row[to]) == look_of(row[from]) {
+                continue;
+            }
+            if let Some(style) = look_of(row[from]) {
+                write!(runs, " {from}-{} {style};", to - 1).expect("a string takes all");
+            }
+            from = to;
+        }
+        if !runs.is_empty() {
+            writeln!(styles, "{y:>2}:{runs}").expect("a string takes all");
+        }
+    }
+    format!("{text}--- styles\n{styles}")
+}
+
+fn look_of(cell: &Cell) -> Option<String> {
+    let style = cell.style();
+    let colour = style.fg.filter(|fg| *fg != ratatui::style::Color::Reset);
+    let mut parts: Vec<String> =
+        colour.map(|fg| fg.to_string().to_lowercase()).into_iter().collect();
+    if !style.add_modifier.is_empty() {
+        parts.push(format!("{:?}", style.add_modifier).to_lowercase());
+    }
+    (!parts.is_empty()).then(|| parts.join("+"))
+}
+
+fn press(model: &mut Model, code: KeyCode) -> Vec<Effect> {
+    let now = model.now + Duration::from_millis(400);
+    update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)), now)
+}
+
+fn plan_open(model: &mut Model) {
+    let effects = press(model, KeyCode::Char('c'));
+    let Some(Effect::MakePlan(wish)) = effects.into_iter().next() else { panic!("no wish") };
+    let now = model.now;
+    update(model, Msg::Planned(Ok(wish.plan(&table(), "id-1".to_owned()).expect("a plan"))), now);
+    look_at(model, 80, 24);
+}
+
+fn contained() -> Model {
+    let mut model = watched(60, None);
+    plan_open(&mut model);
+    press(&mut model, KeyCode::Tab);
+    let effects = press(&mut model, KeyCode::Enter);
+    let Some(Effect::Apply(plan)) = effects.into_iter().next() else { panic!("not sent") };
+    let table = after(&table(), &plan, "oncall", wall(61));
+    let now = model.now;
+    let outcome = Outcome::Applied { revision: table.revision };
+    update(&mut model, Msg::Applied { request_id: "id-1".to_owned(), outcome }, now);
+    update(&mut model, Msg::Flags(Ok(table)), now);
+    watch(&mut model, 62, 80, Some(62));
+    model
+}
+
+/// The provider has been down for twenty seconds.
+fn provider_down() -> Model {
+    let mut model = watched(60, None);
+    for second in 61..=80 {
+        let round = support::round(second, None);
+        let mut observation = Observation { ..(*round.observation).clone() };
+        fail(&mut observation, 1);
+        let mut snapshot = (*observation.scopes[0]).clone();
+        for name in ["tpm_headroom", "rpm_headroom", "tpm_limit", "rpm_limit"] {
+            snapshot.signals.get_mut(name).expect("the fixture has it").age_s =
+                Duration::from_secs(second - 60).as_secs_f64();
+        }
+        observation.scopes[0] = Arc::new(snapshot);
+        let round = Update { observation: Arc::new(observation), ..round };
+        update(&mut model, Msg::Updated(Arc::new(round)), at(second));
+        update(&mut model, Msg::Tick(wall(second)), at(second));
+    }
+    model
+}
+
+/// A source answered last at second 60.
+fn fail(observation: &mut Observation, index: usize) {
+    let source = &mut observation.sources[index];
+    source.last_good = Some(at(60));
+    source.error = Some(format!(
+        "{}: nothing answers at {} (Connection refused (os error 111)): is it running?",
+        source.name, source.url
+    ));
+}
+
+/// The gateway has been down for twenty seconds, and everything else too.
+fn all_down() -> Model {
+    let mut model = watched(60, None);
+    let round = support::round(80, None);
+    let mut observation = Observation { ..(*round.observation).clone() };
+    for name in ["clients-b", "clients-c"] {
+        observation.sources.push(support::source(name, 80));
+    }
+    for index in 0..observation.sources.len() {
+        fail(&mut observation, index);
+    }
+    observation.sources[4].last_good = None;
+    let mut snapshot = weir::signal::Snapshot::new(support::SCOPE, 10.0);
+    snapshot.absent.insert("offered_rps".to_owned(), "gateway is silent".to_owned());
+    observation.scopes[0] = Arc::new(snapshot);
+    let round = Update { observation: Arc::new(observation), ..round };
+    update(&mut model, Msg::Updated(Arc::new(round)), at(80));
+    update(&mut model, Msg::Tick(wall(80)), at(80));
+    model
+}
+
+#[test]
+fn overview() {
+    let model = watched(60, None);
+    for (width, height) in [(80, 24), (120, 40), (200, 50), (40, 10)] {
+        insta::assert_snapshot!(
+            format!("overview-{width}x{height}"),
+            shot(&model, &COLOUR, width, height)
+        );
+    }
+    insta::assert_snapshot!("overview-80x24-plain", shot(&model, &PLAIN, 80, 24));
+}
+
+#[test]
+fn overview_contained() {
+    insta::assert_snapshot!("contained-80x24", shot(&contained(), &COLOUR, 80, 24));
+}
+
+#[test]
+fn overview_without_a_source() {
+    insta::assert_snapshot!("provider-down-80x24", shot(&provider_down(), &COLOUR, 80, 24));
+    insta::assert_snapshot!("all-down-80x24", shot(&all_down(), &COLOUR, 80, 24));
+}
+
+#[test]
+fn tall_and_narrow() {
+    let mut model = watched(60, None);
+    insta::assert_snapshot!("overview-30x40", shot(&model, &COLOUR, 30, 40));
+    press(&mut model, KeyCode::Char('d'));
+    let screen = shot(&model, &COLOUR, 30, 60);
+    assert!(screen.contains("9.30 > 3.3"), "{screen}");
+}
+
+#[test]
+fn diagnose() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('d'));
+    insta::assert_snapshot!("diagnose-80x24", shot(&model, &COLOUR, 80, 24));
+    insta::assert_snapshot!("diagnose-80x24-plain", shot(&model, &PLAIN, 80, 24));
+    insta::assert_snapshot!("diagnose-120x40", shot(&model, &COLOUR, 120, 40));
+    press(&mut model, KeyCode::Char('w'));
+    insta::assert_snapshot!("why-80x24", shot(&model, &COLOUR, 80, 24));
+}
+
+#[test]
+fn diagnose_once_the_plan_is_in_force() {
+    let mut model = contained();
+    watch(&mut model, 81, 82, None);
+    press(&mut model, KeyCode::Char('d'));
+    let screen = shot(&model, &COLOUR, 80, 24);
+    assert!(screen.contains("contain applied, watching:"), "{screen}");
+    assert!(!screen.contains("plan it"), "{screen}");
+}
+
+#[test]
+fn plan() {
+    let mut model = watched(60, None);
+    plan_open(&mut model);
+    insta::assert_snapshot!("plan-80x24", shot(&model, &COLOUR, 80, 24));
+    insta::assert_snapshot!("plan-80x24-plain", shot(&model, &PLAIN, 80, 24));
+    for (width, height) in [(40, 10), (44, 16)] {
+        let screen = shot(&model, &PLAIN, width, height);
+        insta::assert_snapshot!(format!("plan-{width}x{height}-plain"), screen);
+    }
+}
+
+#[test]
+fn plan_of_every_safe_value() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('f'));
+    let effects = press(&mut model, KeyCode::Char('S'));
+    let Some(Effect::MakePlan(wish)) = effects.into_iter().next() else { panic!("no wish") };
+    let now = model.now;
+    let plan = wish.plan(&table(), "id-1".to_owned()).expect("a plan");
+    update(&mut model, Msg::Planned(Ok(plan)), now);
+    look_at(&mut model, 80, 24);
+    insta::assert_snapshot!("plan-safe-80x24", shot(&model, &COLOUR, 80, 24));
+}
+
+#[test]
+fn plan_that_leads_back() {
+    let mut model = contained();
+    let table = model.flags.table.clone().expect("a table");
+    let effects = press(&mut model, KeyCode::Char('u'));
+    let Some(Effect::MakePlan(wish)) = effects.into_iter().next() else { panic!("no wish") };
+    let now = model.now;
+    let plan = wish.plan(&table, "id-2".to_owned()).expect("a plan");
+    update(&mut model, Msg::Planned(Ok(plan)), now);
+    look_at(&mut model, 80, 24);
+    insta::assert_snapshot!("plan-undo-80x24", shot(&model, &COLOUR, 80, 24));
+}
+
+#[test]
+fn flags() {
+    let mut model = contained();
+    press(&mut model, KeyCode::Char('f'));
+    insta::assert_snapshot!("flags-80x24", shot(&model, &COLOUR, 80, 24));
+    insta::assert_snapshot!("flags-120x40", shot(&model, &PLAIN, 120, 40));
+}
+
+#[test]
+fn before_the_first_answer() {
+    let model = Model::new("watch", "production", support::berlin(), support::start());
+    let screen = shot(&model, &COLOUR, 80, 24);
+    assert!(screen.contains("UNKNOWN connecting..."), "{screen}");
+    assert!(!screen.contains("0%"), "nothing known is nothing shown: {screen}");
+}
+
+#[test]
+fn the_verdict_survives_the_smallest_windows() {
+    let model = watched(60, None);
+    let line = shot(&model, &COLOUR, 39, 9);
+    assert!(line.contains("INCIDENT nested-retries"), "{line}");
+    for (width, height) in [(1, 1), (1, 40), (250, 1), (2, 2), (40, 10), (39, 10)] {
+        draw(&model, &PLAIN, width, height);
+    }
+}
+
+#[test]
+fn without_colour_no_cell_has_one_and_the_selection_is_seen() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('f'));
+    let screen = shot(&model, &PLAIN, 80, 24);
+    for colour in ["red", "green", "yellow", "cyan", "magenta"] {
+        assert!(!screen.contains(colour), "{colour}");
+    }
+    assert!(screen.contains("reversed"), "{screen}");
+    assert!(screen.is_ascii());
+}
+
+#[test]
+fn help_lists_every_action() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('?'));
+    let screen = shot(&model, &COLOUR, 120, 60);
+    for entry in weir::tui::app::action::REGISTRY {
+        assert!(screen.contains(entry.description), "{}", entry.name);
+    }
+}

@@ -27,3 +27,4 @@ pub mod drill;
 
 pub mod tui;
 
+pub mod cli;

@@ -1,3 +1,7 @@
-//! The binary.
+//! The binary: hands the command line to `weir::cli` and turns its answer into an exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weir::cli::main()
+}

@@ -1,0 +1,402 @@
+//! `weir drill`: stages an incident, on loopback with the dashboard, without a screen, or virtually.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use color_eyre::eyre::{Result, WrapErr as _, eyre};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::out::{self, OutputError};
+use super::{board, drill_upstream};
+use crate::diagnosis::{Library, Verdict, verdict_to_json};
+use crate::drill::live::{self, Control};
+use crate::drill::scenario::{Scenario, names};
+use crate::drill::stage::{Part, Stage};
+use crate::drill::{Report, TimedFlip, virtual_run};
+use crate::flag::{Token, WeirAdmin};
+use crate::incident::Journal;
+use crate::runbook;
+use crate::signal::parse_duration;
+use crate::tui::{Appearance, Notice, Session};
+
+/// Exit code for a budget that was not confirmed.
+const USAGE: u8 = 2;
+/// How long a drill with a screen goes on unless `--for` says otherwise.
+const SCREEN_RUN_MAX: Duration = Duration::from_hours(12);
+/// How long a process stays down when it has died.
+const RESTART_AFTER: Duration = Duration::from_secs(3);
+/// How often the clients are asked whether their budget is spent.
+const BUDGET_LOOK: Duration = Duration::from_secs(1);
+/// Notices that may wait for the screen.
+const NOTICES_MAX: usize = 64;
+
+/// Stages an incident on loopback and opens the dashboard on it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Name of a shipped scenario, or path of a scenario file
+    #[arg(default_value = "launch-0900")]
+    scenario: String,
+    /// List the shipped scenarios
+    #[arg(long)]
+    list: bool,
+    /// No dashboard: play, then report
+    #[arg(long)]
+    headless: bool,
+    /// On the virtual clock: minutes in seconds, the same for the same seed
+    #[arg(long = "virtual")]
+    on_virtual_clock: bool,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Length of the run, calm included and drain not
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    total: Option<Duration>,
+    /// Flip a flag through the admin API at an instant of the run
+    #[arg(long = "set", value_name = "FLAG=VALUE@TIME")]
+    flips: Vec<TimedFlip>,
+    /// Print the report as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Some(span) if span.is_zero() => Err("must be longer than 0 s".to_owned()),
+        Some(span) => Ok(span),
+        None => Err(format!("`{text}` is not a time such as 90s, 5m or 15.5s")),
+    }
+}
+
+/// Plays the drill that the arguments ask for.
+///
+/// # Errors
+/// When the scenario is wrong or its processes do not start.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.list {
+        return list(args.json);
+    }
+    // Read once: what is confirmed is what is played.
+    let source = Scenario::source(&args.scenario)?;
+    let scenario = Scenario::parse(&args.scenario, &source)?;
+    let total = args.total.unwrap_or(scenario.duration);
+    if let Some(late) = args.flips.iter().find(|flip| flip.at >= total) {
+        let at = late.at.as_secs_f64();
+        let total = total.as_secs_f64();
+        return Err(eyre!("--set {}=...@{at}s is after the end of the run ({total} s)", late.key));
+    }
+    let library = runbook::embedded();
+    if args.on_virtual_clock {
+        let report = virtual_run::run(&scenario, &library, args.seed, total, &args.flips)?;
+        print(&report, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    live(args, &scenario, &source, &library, total)
+}
+
+fn live(
+    args: &Args,
+    scenario: &Scenario,
+    source: &str,
+    library: &Arc<Library>,
+    total: Duration,
+) -> Result<ExitCode> {
+    if let Some(upstream) = &scenario.upstream
+        && !drill_upstream::may_start(upstream)?
+    {
+        return Ok(ExitCode::from(USAGE));
+    }
+    let program = std::env::current_exe().wrap_err("cannot find the program to start again")?;
+    let _log = if args.headless {
+        super::log_to_stderr();
+        None
+    } else {
+        super::log_to_file()
+    };
+    super::runtime()?.block_on(async {
+        if args.headless {
+            let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
+            out::note(format_args!("weir: {}", admin_words(&stage)));
+            let control = Control::new(reqwest_client()?, &stage);
+            let report = live::run(&stage, &control, library, total, &args.flips).await?;
+            print(&report, args.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !std::io::stdout().is_terminal() {
+            return Err(crate::tui::Error::NoTerminal.into());
+        }
+        let total = args.total.unwrap_or(SCREEN_RUN_MAX);
+        let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
+        screen(stage, library, &args.flips).await
+    })
+}
+
+/// How to reach the drill's admin API with `weir flag --url ... --token-file ...`.
+fn admin_words(stage: &Stage) -> String {
+    let (admin, file) = (stage.addresses().admin, stage.token_file());
+    format!("admin http://{admin}, token in {} (0600)", file.display())
+}
+
+/// The usual journal, or one that goes with the drill; then why, in words.
+fn journal(stage: &Stage) -> Result<(Journal, Option<String>)> {
+    match board::journal() {
+        Ok(journal) => Ok((journal, None)),
+        Err(why) => {
+            let (journal, _) = Journal::open(&stage.folder().join("journal.jsonl"))?;
+            let file = journal.path().display();
+            let words = format!("flips go to {file}, which goes with the drill: {why}");
+            Ok((journal, Some(words)))
+        }
+    }
+}
+
+fn reqwest_client() -> Result<reqwest::Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(reqwest::Client::builder().no_proxy().build()?)
+}
+
+/// The dashboard on the running stage; ends when the person leaves.
+async fn screen(stage: Stage, library: &Arc<Library>, flips: &[TimedFlip]) -> Result<ExitCode> {
+    let control = Control::new(reqwest_client()?, &stage);
+    let origin = Instant::now();
+    let (poller, observations) = live::poll(stage.addresses(), origin)?;
+    let updates = board::diagnosed(observations, Arc::clone(library));
+    let (notify, notices) = mpsc::channel(NOTICES_MAX);
+    let url = format!("http://{}", stage.addresses().admin);
+    let store = WeirAdmin::new(&url, Token::new(stage.token()))?;
+    let (journal, substitute) = journal(&stage)?;
+    let port = board::Desk::new(Some(Arc::new(store)), Ok(journal));
+    for words in substitute.into_iter().chain([admin_words(&stage)]) {
+        say(&notify, words).await;
+    }
+    let title = format!("drill {}", stage.scenario().name);
+    control.start().await?;
+    let script = tokio::spawn(play(stage, control, flips.to_vec(), notify));
+    let exit = crate::tui::run(Session {
+        title,
+        environment: "drill".to_owned(),
+        started: origin.into_std(),
+        updates,
+        notices,
+        port,
+        read_only: false,
+        appearance: Appearance::detect(),
+    })
+    .await;
+    script.abort();
+    drop(poller);
+    exit?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What happens on the stage while the dashboard is open: timed flips, and processes that come back
+/// when they die. Holds the stage; ends by being aborted.
+async fn play(
+    mut stage: Stage,
+    control: Control,
+    mut flips: Vec<TimedFlip>,
+    notices: mpsc::Sender<Notice>,
+) {
+    let zero = Instant::now();
+    let mut budget = std::pin::pin!(budget_ended(&control, stage.scenario().upstream.is_some()));
+    let mut is_told = false;
+    flips.sort_by_key(|flip| flip.at);
+    let mut steps: Vec<_> = stage
+        .scenario()
+        .traffic
+        .steps
+        .iter()
+        .map(|step| (Duration::from_secs_f64(step.at_s), step.name.clone(), step.rate))
+        .collect();
+    loop {
+        let flip_at = flips.first().map(|flip| zero + flip.at);
+        let step_at = steps.first().map(|(at, ..)| zero + *at);
+        tokio::select! {
+            () = until(step_at) => {
+                let (_, name, rate) = steps.remove(0);
+                say(&notices, format!("drill: {name}, {rate} originals/s")).await;
+            }
+            () = until(flip_at) => {
+                let at = flips[0].at;
+                let due: Vec<_> = flips.iter().filter(|flip| flip.at == at).cloned().collect();
+                flips.retain(|flip| flip.at != at);
+                let words = match control.flip(&due.iter().collect::<Vec<_>>()).await {
+                    Ok(()) => format!("drill: set {}", due.iter().map(|f| f.key.as_str()).collect::<Vec<_>>().join(", ")),
+                    Err(error) => format!("drill: {error}"),
+                };
+                say(&notices, words).await;
+            }
+            words = &mut budget, if !is_told => {
+                is_told = true;
+                say(&notices, format!("drill: {words}")).await;
+            }
+            (part, how) = stage.died() => {
+                let name = part.word();
+                let seconds = RESTART_AFTER.as_secs();
+                say(&notices, format!("{name} ended ({how}); starting again in {seconds} s")).await;
+                tokio::time::sleep(RESTART_AFTER).await;
+                let again = match stage.restart(part).await {
+                    Ok(()) if part == Part::Clients => {
+                        control.start_clients().await.map_err(|error| error.to_string())
+                    }
+                    other => other.map_err(|error| error.to_string()),
+                };
+                if let Err(error) = again {
+                    say(&notices, error).await;
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the clients have spent their budget, and says so. Only an upstream has one.
+async fn budget_ended(control: &Control, has_upstream: bool) -> String {
+    if !has_upstream {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(BUDGET_LOOK).await;
+        if let Ok(ledger) = control.clients().await
+            && let Some(words) = ledger.ended_by_budget()
+        {
+            return words;
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn say(notices: &mpsc::Sender<Notice>, text: String) {
+    // The screen may have closed; then nobody needs to know.
+    let _ = notices.send(Notice { wall: chrono::Utc::now(), text }).await;
+}
+
+fn list(as_json: bool) -> Result<ExitCode> {
+    let scenarios = names().map(Scenario::load).collect::<Result<Vec<_>, _>>()?;
+    if as_json {
+        let rows: Vec<Value> = scenarios
+            .iter()
+            .map(|scenario| {
+                json!({
+                    "name": scenario.name,
+                    "title": scenario.title,
+                    "seconds": scenario.duration.as_secs_f64(),
+                    "cause": scenario.expect.cause,
+                })
+            })
+            .collect();
+        out::line(Value::from(rows))?;
+    } else {
+        out::write(|out| {
+            let mut each = scenarios.iter();
+            each.try_for_each(|drill| writeln!(out, "{:<16} {}", drill.name, drill.title))
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &Report, as_json: bool) -> Result<(), OutputError> {
+    if as_json {
+        out::line(format_args!("{:#}", document(report)))
+    } else {
+        out::text(&table(report))
+    }
+}
+
+fn document(report: &Report) -> Value {
+    let seconds = |span: Duration| span.as_secs_f64();
+    let since_onset = |at: Duration| seconds(at) - seconds(report.onset);
+    let verdict = |verdict: &Verdict| verdict_to_json(verdict);
+    let verdicts = &report.verdicts;
+    let ledger = report.ledger.as_ref();
+    json!({
+        "scenario": report.scenario,
+        "seed": report.seed,
+        "seconds": seconds(report.total),
+        "onset_s": seconds(report.onset),
+        "virtual": report.virtual_clock,
+        "phases": report.phases,
+        "verdict": verdicts.confirmed.as_ref().map(|(_, cause)| verdict(cause)),
+        "verdict_after_s": verdicts.confirmed.as_ref().map(|(at, _)| since_onset(*at)),
+        "named_after_s": verdicts.named_at().map(since_onset),
+        "verdict_final": verdicts.last.as_ref().map(verdict),
+        "flags": report.flags.iter().map(|(at, key, value)| {
+            json!({"at_s": seconds(*at), "key": key, "value": value})
+        }).collect::<Vec<_>>(),
+        "ledger": {
+            "originals": ledger.map(|counted| counted.originals),
+            "attempts": ledger.map(|counted| counted.attempts),
+            "provider_429": ledger.map(|counted| counted.provider_429),
+            "tokens_sent": ledger.map(|counted| counted.tokens_sent),
+        },
+        "remarks": report.remarks,
+    })
+}
+
+fn table(report: &Report) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |v| format!("{v:.2}"));
+    let _ = writeln!(
+        text,
+        "{} (seed {}, {} s)\n\n{:<14}{:>8}{:>10}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>7}{:>8}",
+        report.scenario,
+        report.seed,
+        report.total.as_secs_f64(),
+        "phase",
+        "from s",
+        "originals",
+        "served",
+        "offered",
+        "admit",
+        "shed",
+        "429",
+        "attempts",
+        "x",
+        "p95 s",
+    );
+    for phase in &report.phases {
+        let _ = writeln!(
+            text,
+            "{:<14}{:>8}{:>10}{:>8.1}%{:>9}{:>9}{:>9}{:>8}{:>9}{:>7}{:>8}",
+            phase.name,
+            phase.from_s,
+            phase.originals,
+            phase.served_share.unwrap_or(0.0) * 100.0,
+            phase.offered,
+            phase.admitted,
+            phase.shed,
+            phase.provider_429,
+            phase.attempts,
+            number(phase.amplification),
+            number(phase.latency_admitted_p95_s),
+        );
+    }
+    if let Some((at, verdict)) = &report.verdicts.confirmed {
+        let after = at.as_secs_f64() - report.onset.as_secs_f64();
+        let _ = writeln!(text, "\n{} confirmed {after:.0} s after the onset", verdict.cause);
+    }
+    if let Some(last) = &report.verdicts.last {
+        let _ = writeln!(text, "at the end: {} ({})", last.cause, last.standing);
+    }
+    if let Some(ledger) = &report.ledger {
+        let _ = writeln!(
+            text,
+            "the provider counted {} originals, {} attempts, {} refusals (429), {} tokens",
+            ledger.originals, ledger.attempts, ledger.provider_429, ledger.tokens_sent
+        );
+    }
+    for remark in &report.remarks {
+        let _ = writeln!(text, "note: {remark}");
+    }
+    text
+}

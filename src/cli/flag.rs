@@ -1,0 +1,450 @@
+//! `weir flag`: reads and changes flags from a shell, by the same plans and rules as the screen.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args as ClapArgs, Subcommand};
+use color_eyre::eyre::{WrapErr, bail, eyre};
+use serde_json::json;
+
+use super::out::{self, OutputError};
+use super::{actor, flag_text};
+use crate::flag::wire::{EventRow, EventsBody, PlanBody, TableBody};
+use crate::flag::{
+    self, Author, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Plan,
+    PlanError, Revision, Store, Terms, Token, WeirAdmin,
+};
+use crate::incident::{self, Journal};
+use std::time::Duration;
+
+use crate::signal::{Snapshot, parse_duration};
+
+/// Exit code for a command that was not understood or not confirmed.
+const USAGE: u8 = 2;
+
+/// Read and change the flags of the admission service.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Connection {
+    /// Address of the gateway's admin listener
+    #[arg(long, global = true, env = "WEIR_ADMIN_URL", default_value = "http://127.0.0.1:9901")]
+    url: String,
+    /// File that holds the bearer token; otherwise `WEIR_ADMIN_TOKEN` is read
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Every flag: value, base, what the instances use, who and when
+    List,
+    /// One flag
+    Get {
+        /// The flag's key
+        key: String,
+    },
+    /// What a change would do; changes nothing
+    Plan {
+        /// KEY=VALUE, KEY=base to drop the override, or the name of a plan such as `contain`
+        #[arg(required = true)]
+        changes: Vec<String>,
+        #[command(flatten)]
+        terms: TermOptions,
+    },
+    /// Change flags, all or none
+    Set {
+        /// KEY=VALUE, KEY=base to drop the override, or the name of a plan such as `contain`
+        #[arg(required = true)]
+        changes: Vec<String>,
+        #[command(flatten)]
+        change: ChangeOptions,
+    },
+    /// Take one change back, whoever made it
+    Undo {
+        /// The event's number in `weir flag events` [default: the newest that is not undone]
+        event: Option<u64>,
+        #[command(flatten)]
+        change: ChangeOptions,
+    },
+    /// Every flag to its safe value
+    Safe {
+        #[command(flatten)]
+        change: ChangeOptions,
+    },
+    /// Who changed what, oldest first
+    Events {
+        /// Only events after this number
+        #[arg(long, default_value_t = 0)]
+        since: u64,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct TermOptions {
+    /// Why; the next person on call reads it
+    #[arg(long)]
+    reason: Option<String>,
+    /// Timer, as 90s, 15m or 1h; a riskier flip reverts then, a safer one reminds
+    #[arg(long, value_parser = seconds, value_name = "TIME")]
+    ttl: Option<u64>,
+    /// Refuse when the table is not at this revision
+    #[arg(long, value_name = "N")]
+    if_revision: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+struct ChangeOptions {
+    #[command(flatten)]
+    terms: TermOptions,
+    /// Print the plan and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask; for scripts
+    #[arg(long)]
+    yes: bool,
+    /// In whose name
+    #[arg(long, env = "WEIR_ACTOR")]
+    actor: Option<String>,
+    /// The incident that it belongs to
+    #[arg(long, env = "WEIR_INCIDENT")]
+    incident: Option<String>,
+    /// The journal [default: in the user's state directory]
+    #[arg(long, value_name = "FILE", env = "WEIR_JOURNAL")]
+    journal: Option<PathBuf>,
+}
+
+/// Runs the command: 0 done, 1 failed or refused, 2 not understood or not confirmed.
+///
+/// # Errors
+/// When the service cannot be read, or the journal cannot be written.
+pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
+    let Args { connection, command } = args;
+    let store = Arc::new(connect(&connection)?);
+    let json = connection.json;
+    match command {
+        Command::List => {
+            let table = store.list().await?;
+            show(json, &TableBody::from(&table), || flag_text::table(&table))?;
+        }
+        Command::Get { key } => {
+            let table = store.list().await?;
+            let Some(state) = table.get(&key) else {
+                // The table's own words name the flags there are.
+                return Ok(usage(&flag::wanted(&[format!("{key}=base")]).map_or_else(
+                    |error| error.to_string(),
+                    |_| format!("the store has no flag `{key}`"),
+                )));
+            };
+            let one = FlagTable { revision: table.revision, flags: vec![state.clone()] };
+            show(json, &TableBody::from(&one).flags[0], || flag_text::flag(state))?;
+        }
+        Command::Events { since } => {
+            let events = store.events(since).await?;
+            let body = EventsBody { events: events.iter().map(EventRow::from).collect() };
+            show(json, &body, || flag_text::events(&events))?;
+        }
+        Command::Plan { changes, terms } => {
+            let session = Session::read(store, &terms, json).await?;
+            let plan = session.plan(&Wanted::Changes(changes), &terms);
+            return session.dry_run(plan);
+        }
+        Command::Set { changes, change } => {
+            return set(store, &Wanted::Changes(changes), change, json).await;
+        }
+        Command::Safe { change } => return set(store, &Wanted::Safe, change, json).await,
+        Command::Undo { event, change } => {
+            return set(store, &Wanted::Undo(event), change, json).await;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connect(connection: &Connection) -> color_eyre::Result<WeirAdmin> {
+    let token = match &connection.token_file {
+        Some(file) => std::fs::read_to_string(file)
+            .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?,
+        // Not an option: what stands in an argument list is seen by everyone on the machine.
+        None => std::env::var("WEIR_ADMIN_TOKEN").unwrap_or_default(),
+    };
+    if token.trim().is_empty() {
+        match &connection.token_file {
+            Some(file) => bail!("the token file {} is empty", file.display()),
+            None => bail!("WEIR_ADMIN_TOKEN is not set; set it, or name a file with --token-file"),
+        }
+    }
+    Ok(WeirAdmin::new(&connection.url, Token::new(&token))?)
+}
+
+/// What is asked for.
+enum Wanted {
+    Changes(Vec<String>),
+    Undo(Option<u64>),
+    Safe,
+}
+
+/// What was read for one plan.
+struct Session {
+    store: Arc<WeirAdmin>,
+    table: FlagTable,
+    scopes: Vec<Arc<Snapshot>>,
+    events: Vec<flag::FlagEvent>,
+    json: bool,
+}
+
+impl Session {
+    async fn read(
+        store: Arc<WeirAdmin>,
+        terms: &TermOptions,
+        json: bool,
+    ) -> color_eyre::Result<Self> {
+        let table = store.list().await?;
+        if let Some(wanted) = terms.if_revision.map(Revision)
+            && wanted != table.revision
+        {
+            bail!(
+                "the table is at revision {}, not {wanted}: look at `weir flag events --since` \
+                 and plan again",
+                table.revision
+            );
+        }
+        // Without signals the guards are unknown: that refuses what is risky and nothing else.
+        let scopes = store.snapshots().await.unwrap_or_else(|error| {
+            out::note(format_args!("weir: guards cannot be told: {error}"));
+            Vec::new()
+        });
+        Ok(Self { store, table, scopes, events: Vec::new(), json })
+    }
+
+    fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
+        let evidence = Evidence { scopes: &self.scopes, verdict: None };
+        let terms = Terms {
+            reason: terms.reason.clone(),
+            ttl_s: terms.ttl,
+            request_id: uuid::Uuid::now_v7().to_string(),
+        };
+        match wanted {
+            Wanted::Safe => flag::all_safe(&self.table, &evidence, terms),
+            Wanted::Undo(_) => match self.events.first() {
+                Some(event) => flag::undo(event, &self.table, &evidence, terms),
+                None => Err(PlanError::NothingToChange { name: "undo".to_owned() }),
+            },
+            Wanted::Changes(words) => match words.as_slice() {
+                [name] if !name.contains('=') => flag::named(name, &self.table, &evidence, terms),
+                words => {
+                    let changes = flag::wanted(words)?;
+                    let name = match changes.as_slice() {
+                        [one] => one.key.clone(),
+                        many => format!("{} flags", many.len()),
+                    };
+                    flag::plan(&name, &self.table, &changes, &evidence, terms)
+                }
+            },
+        }
+    }
+
+    fn dry_run(&self, plan: Result<Plan, PlanError>) -> color_eyre::Result<ExitCode> {
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return self.no_plan(&error),
+        };
+        show(self.json, &PlanBody::from(&plan), || flag_text::plan(&plan))?;
+        Ok(if plan.refused().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn no_plan(&self, error: &PlanError) -> color_eyre::Result<ExitCode> {
+        match error {
+            PlanError::NothingToChange { .. } => {
+                let document = json!({"end": "nothing-to-change", "say": error.to_string()});
+                show(self.json, &document, || error.to_string())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            PlanError::NotInTable { .. } | PlanError::ChangedSince { .. } => {
+                Err(eyre!(error.to_string()))
+            }
+            _ => Ok(usage(&error.to_string())),
+        }
+    }
+}
+
+async fn set(
+    store: Arc<WeirAdmin>,
+    wanted: &Wanted,
+    change: ChangeOptions,
+    json: bool,
+) -> color_eyre::Result<ExitCode> {
+    let mut session = Session::read(store, &change.terms, json).await?;
+    if let Wanted::Undo(seq) = wanted {
+        let events = session.store.events(0).await?;
+        session.events.extend(pick(events, *seq)?);
+    }
+    let plan = session.plan(wanted, &change.terms);
+    if change.dry_run {
+        return session.dry_run(plan);
+    }
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => return session.no_plan(&error),
+    };
+    // With --json, stdout is for the one document at the end.
+    if json {
+        out::note(flag_text::plan(&plan));
+    } else {
+        // A plan that cannot be shown is not sent, also when its reader has only left.
+        out::line(flag_text::plan(&plan))
+            .map_err(|error| eyre!("{error}: the plan cannot be shown, nothing was sent"))?;
+    }
+    let named = change.actor.filter(|name| !name.trim().is_empty());
+    let actor = named.unwrap_or_else(actor::from_system);
+    let author = Author { actor, incident: change.incident };
+    let flip = match Flip::new(plan.clone(), &session.table, author, &[]) {
+        Ok(flip) => flip,
+        Err(error) => {
+            if json {
+                let document = json!({"plan": PlanBody::from(&plan), "end": "not-sent", "say": error.to_string()});
+                // A reader who has left does not make it a success.
+                out::line(document).or_else(OutputError::unless_left)?;
+            }
+            return Err(error.into());
+        }
+    };
+    if !change.yes {
+        if !io::stdin().is_terminal() {
+            return Ok(usage("nobody is there to confirm; add --yes, or --dry-run to only look"));
+        }
+        if !confirmed(&plan)? {
+            return Ok(usage("cancelled, nothing was sent"));
+        }
+    }
+    let journal = open_journal(change.journal, session.store.as_ref()).await?;
+    let log: Arc<dyn FlipLog> = Arc::new(journal);
+    let store: Arc<dyn Store> = session.store;
+    let report = flag::carry_out(flip, store, log).await;
+    conclude(&plan, &report, json)
+}
+
+/// The event to take back: the one asked for, else the newest change that is in force.
+fn pick(
+    events: Vec<flag::FlagEvent>,
+    seq: Option<u64>,
+) -> color_eyre::Result<Option<flag::FlagEvent>> {
+    match seq {
+        None => Ok(flag::newest_in_force(&events).cloned()),
+        Some(seq) => match events.into_iter().find(|event| event.seq == seq) {
+            Some(event) => Ok(Some(event)),
+            None => bail!("there is no event {seq}; `weir flag events` lists them"),
+        },
+    }
+}
+
+async fn open_journal(file: Option<PathBuf>, store: &WeirAdmin) -> color_eyre::Result<Journal> {
+    let path = match file {
+        Some(path) => path,
+        None => incident::default_path()?,
+    };
+    let (journal, found) = Journal::open(&path)?;
+    let open = incident::reconcile(&journal, found.open_flips, store)
+        .await
+        .map_err(|why| eyre!("an earlier flip has no outcome and cannot be looked up: {why}"))?;
+    for flip in open {
+        out::note(format_args!("weir: an earlier flip may still land: {}", flip.line()));
+    }
+    Ok(journal)
+}
+
+fn confirmed(plan: &Plan) -> io::Result<bool> {
+    let word = match flag::confirmation(plan) {
+        Confirmation::Enter => "apply".to_owned(),
+        Confirmation::Type(name) => name,
+    };
+    let line = out::ask(&format!("type `{word}` to send this, anything else cancels: "))?;
+    Ok(line.trim() == word)
+}
+
+/// Says how the flip ended. The exit code is the flip's, also when its reader has left.
+fn conclude(plan: &Plan, report: &FlipReport, json: bool) -> color_eyre::Result<ExitCode> {
+    let (revision, effective) = match &report.end {
+        FlipEnd::Applied { revision, effective } => (Some(revision.0), *effective),
+        FlipEnd::Overwritten { revision, .. } | FlipEnd::Conflict { revision, .. } => {
+            (Some(revision.0), None)
+        }
+        _ => (None, None),
+    };
+    let say = report.end.say();
+    let document = json!({
+        "plan": PlanBody::from(plan),
+        "end": report.end.word(),
+        "say": say,
+        "revision": revision,
+        "effective_on": effective.map(|effective| effective.on),
+        "instances": effective.map(|effective| effective.of),
+        "journal_error": report.log_error,
+    });
+    let shown = show(json, &document, || say.clone());
+    if let Some(why) = &report.log_error {
+        out::note(format_args!("weir: the outcome could not be written down: {why}"));
+    }
+    match shown {
+        Err(error) if !error.reader_left() => Err(eyre!("{error}; the flip was: {say}")),
+        _ if matches!(report.end, FlipEnd::Applied { .. }) => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::FAILURE),
+    }
+}
+
+fn show(
+    json: bool,
+    document: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), OutputError> {
+    if json {
+        out::line(serde_json::to_string(document).expect("wire structs have string keys"))
+    } else {
+        out::line(text())
+    }
+}
+
+fn usage(why: &str) -> ExitCode {
+    out::note(format_args!("weir: {why}"));
+    ExitCode::from(USAGE)
+}
+
+/// A duration as typed, in whole seconds, rounded to the nearest.
+fn seconds(text: &str) -> Result<u64, String> {
+    let span = parse_duration(text)
+        .ok_or_else(|| format!("`{text}` is no duration; write 90s, 15m or 1h"))?;
+    Ok((span + Duration::from_millis(500)).as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, expected) in [
+            ("90s", Some(90)),
+            ("15m", Some(900)),
+            ("1.5h", Some(5400)),
+            ("0.4s", Some(0)),
+            ("90", None),
+            ("s", None),
+            ("", None),
+            ("-1s", None),
+            ("infs", None),
+            ("1µ", None),
+        ] {
+            assert_eq!(seconds(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How `weir flag` prints tables, plans and events for people.
+
+use crate::admission::Direction;
+use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan};
+
+/// The table, one flag a line.
+pub(super) fn table(table: &FlagTable) -> String {
+    let mut lines = vec![
+        format!("revision {}", table.revision),
+        format!(
+            "{:<32} {:>9} {:>9} {:>9} {:>9}  last change",
+            "flag", "stored", "base", "effective", "safe"
+        ),
+    ];
+    for flag in &table.flags {
+        lines.push(format!(
+            "{:<32} {:>9} {:>9} {:>9} {:>9}  {}",
+            flag.key,
+            flag.stored().to_string(),
+            flag.base.to_string(),
+            effective(flag),
+            flag.safe.to_string(),
+            last(flag),
+        ));
+    }
+    lines.join("\n")
+}
+
+/// One flag in full.
+pub(super) fn flag(flag: &FlagState) -> String {
+    let overridden =
+        flag.overridden.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+    let mut lines = vec![
+        flag.key.clone(),
+        format!("stored    {}", flag.stored()),
+        format!("base      {}", flag.base),
+        format!("override  {overridden}"),
+        format!("safe      {}", flag.safe),
+        format!("changed   {}", last(flag)),
+    ];
+    lines.extend(
+        flag.effective.iter().map(|(instance, value)| format!("effective {value} on {instance}")),
+    );
+    lines.join("\n")
+}
+
+/// The plan as it is shown before it is confirmed.
+pub(super) fn plan(plan: &Plan) -> String {
+    let mut lines = vec![format!("plan {} at revision {}", plan.name, plan.revision)];
+    for change in &plan.changes {
+        let direction = match change.direction {
+            Direction::Safer => "safer",
+            Direction::Riskier => "RISKIER",
+            Direction::Same => "same",
+        };
+        let dropped = if change.drops_override { ", drops the override" } else { "" };
+        let last = change.last.as_ref().map_or_else(String::new, |(by, at)| {
+            format!(", last by {by} {}", at.format("%Y-%m-%d %H:%M:%SZ"))
+        });
+        lines.push(format!(
+            "  {} {} -> {}  ({direction}{dropped}{last})",
+            change.key, change.from, change.to
+        ));
+    }
+    for guard in &plan.guards {
+        let mark = match guard.holds {
+            Some(true) => "T",
+            Some(false) => "F",
+            None => "?",
+        };
+        lines.push(format!("  {mark} {}", guard.text));
+    }
+    let timer = match (plan.ttl_s, plan.on_expire) {
+        (None, _) => "none".to_owned(),
+        (Some(ttl_s), OnExpire::Revert) => format!("reverts to the base value after {ttl_s} s"),
+        (Some(ttl_s), OnExpire::Remind) => format!("reminds after {ttl_s} s, changes nothing"),
+    };
+    let reason = if plan.reason.is_empty() { "MISSING, add --reason" } else { &plan.reason };
+    lines.push(format!("  reaches  {}", plan.reach));
+    lines.push(format!("  timer    {timer}"));
+    lines.push(format!("  verify   {}", plan.verify));
+    lines.push(format!("  reason   {reason}"));
+    lines.extend(plan.refused().map(|guard| format!("REFUSED: {}", guard.text)));
+    lines.join("\n")
+}
+
+/// Events, oldest first.
+pub(super) fn events(events: &[FlagEvent]) -> String {
+    if events.is_empty() {
+        return "no events".to_owned();
+    }
+    let line = |event: &FlagEvent| {
+        let changes: Vec<String> = event
+            .changes
+            .iter()
+            .map(|change| match event.kind {
+                EventKind::Remind => format!("{} is still {}", change.key, change.value_after()),
+                _ => {
+                    format!("{} {} -> {}", change.key, change.value_before(), change.value_after())
+                }
+            })
+            .collect();
+        format!(
+            "{:>4} {} {} (revision {}): {}; {}",
+            event.seq,
+            event.at.format("%Y-%m-%d %H:%M:%SZ"),
+            event.actor,
+            event.revision,
+            changes.join(", "),
+            event.reason
+        )
+    };
+    events.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The effective value where all instances agree, else how many values there are.
+fn effective(flag: &FlagState) -> String {
+    let mut values: Vec<String> = flag.effective.values().map(ToString::to_string).collect();
+    values.sort();
+    values.dedup();
+    match values.as_slice() {
+        [] => "?".to_owned(),
+        [one] => one.clone(),
+        many => format!("{} differ", many.len()),
+    }
+}
+
+fn last(flag: &FlagState) -> String {
+    match (&flag.by, &flag.at) {
+        (Some(by), Some(at)) => {
+            let timer = flag.expires.map_or_else(String::new, |expires| {
+                format!(", timer {}", expires.format("%H:%M:%SZ"))
+            });
+            format!("{by} {}{timer}", at.format("%Y-%m-%d %H:%M:%SZ"))
+        }
+        _ => "never".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::FlagValue;
+    use crate::flag::{EventChange, Revision};
+
+    #[test]
+    fn a_reminder_is_told_as_one() {
+        let event = |kind, to| FlagEvent {
+            seq: 3,
+            at: chrono::DateTime::UNIX_EPOCH,
+            actor: "timer".to_owned(),
+            reason: "due".to_owned(),
+            incident: None,
+            request_id: None,
+            revision: Revision(2),
+            kind,
+            changes: vec![EventChange {
+                key: "retry.max_attempts".to_owned(),
+                base: FlagValue::Number(2.0),
+                from: Some(FlagValue::Number(3.0)),
+                to,
+            }],
+        };
+        let still = event(EventKind::Remind, Some(FlagValue::Number(3.0)));
+        assert!(events(&[still]).contains(": retry.max_attempts is still 3; due"));
+        assert!(events(&[event(EventKind::Expire, None)]).contains("retry.max_attempts 3 -> 2"));
+    }
+}

@@ -1,0 +1,71 @@
+//! `weir gateway`: the admission service.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use color_eyre::eyre::{Report, Result};
+use serde_json::json;
+
+use super::gateway_state::State;
+use super::{config, lifetime, out};
+use crate::gateway::{Gateway, StartError};
+
+/// How long requests at the provider may take to finish after a stop.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Runs the admission service.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// File with [gateway] and [[scope]]
+    #[arg(short, long, value_name = "FILE", default_value = "weir.toml")]
+    config: PathBuf,
+    /// Where to write the admin token that weir makes when the file has no `admin_token_env`
+    /// [default: in the user's state directory]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// End when standard input ends: no orphan survives its parent
+    #[arg(long, hide = true)]
+    exit_on_stdin_eof: bool,
+}
+
+/// Runs until a signal comes.
+///
+/// # Errors
+/// When the configuration is wrong or an address is taken.
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let file = config::load(&args.config)?;
+    let Some(gateway) = &file.toml.gateway else {
+        let remedy = "add [gateway] with `listen`, `admin_listen` and `upstream`";
+        return Err(file.wrong("gateway", "there is no such table", remedy));
+    };
+    gateway.check().map_err(|error| file.refused(&error))?;
+    let mut gateway = gateway.clone();
+    let makes_token = gateway.admin_token_env.is_none();
+    let writes_token = makes_token && !args.exit_on_stdin_eof;
+    let token_file = args.token_file.filter(|_| writes_token);
+    let needs_state = gateway.state_file.is_none() || (writes_token && token_file.is_none());
+    let state = if needs_state { State::claim(&gateway.instance)? } else { None };
+    if gateway.state_file.is_none() {
+        gateway.state_file = state.as_ref().map(State::overrides);
+    }
+    let started =
+        Gateway::start(&gateway, &file.toml.scopes).await.map_err(|error| match error {
+            StartError::Config(error) => file.refused(&error),
+            error => Report::from(error),
+        })?;
+    let mut ready = json!({
+        "data": started.data_address().to_string(),
+        "admin": started.admin_address().to_string(),
+    });
+    if writes_token {
+        let written = State::write_token(state.as_ref(), token_file, started.token())?;
+        ready["token_file"] = written.display().to_string().into();
+    } else if makes_token {
+        // Its parent holds the other end of this pipe.
+        ready["token"] = started.token().into();
+    }
+    out::ready(&ready.to_string())?;
+    started.run(lifetime::end(args.exit_on_stdin_eof), GRACE).await;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,26 @@
+//! When a serving command ends: on SIGINT or SIGTERM, and with its parent where it is asked to.
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::stdin_eof::stdin_eof;
+
+/// Resolves when the process should end.
+pub async fn end(with_stdin: bool) {
+    tokio::select! {
+        () = stdin_eof(with_stdin) => {}
+        () = caught(SignalKind::terminate()) => {}
+        () = caught(SignalKind::interrupt()) => {}
+    }
+}
+
+async fn caught(kind: SignalKind) {
+    match signal(kind) {
+        Ok(mut stream) => {
+            stream.recv().await;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot listen for a signal");
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The command line: parse, compose, print. One file per command.
+
+mod actor;
+mod audit;
+mod board;
+mod config;
+mod diagnose;
+mod doctor;
+mod drill;
+mod drill_clients;
+mod drill_upstream;
+mod flag;
+mod flag_text;
+mod gateway;
+mod gateway_state;
+mod lifetime;
+mod out;
+mod provider;
+mod rate;
+mod runbook;
+mod scrape;
+mod signals;
+mod stdin_eof;
+mod watch;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use color_eyre::eyre::Result;
+
+use out::OutputError;
+
+/// The terminal for rate-limit incidents of LLM, embedding and search APIs.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Stage an incident on loopback and open the dashboard on it
+    Drill(drill::Args),
+    /// The dashboard on real systems
+    Watch(watch::Args),
+    #[command(hide = true)]
+    DrillClients(drill_clients::Args),
+    /// A simulated provider
+    Provider(provider::Args),
+    /// Verdicts, no screen
+    Diagnose(diagnose::Args),
+    /// Runbooks: list, show, lint, test
+    Runbook(runbook::Args),
+    /// Parse one metrics page, print its samples or why it is bad
+    Scrape(scrape::Args),
+    /// Check sources: what they say, how well, and which causes cannot be told
+    Doctor(doctor::Args),
+    /// The signals as weir computes them
+    Signals(signals::Args),
+    /// Rates, increases and quantiles over given samples, as Prometheus computes them
+    Rate(rate::Args),
+    /// Read and change the flags of the admission service
+    Flag(flag::Args),
+    /// The admission service
+    Gateway(gateway::Args),
+    /// The journal of flips and incidents
+    Audit(audit::Args),
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Runs the command that the arguments name; says what went wrong on stderr.
+#[must_use]
+pub fn main() -> ExitCode {
+    if let Err(error) =
+        color_eyre::config::HookBuilder::default().display_env_section(false).install()
+    {
+        out::note(format_args!("weir: {error}"));
+    }
+    let ended = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli.command),
+        Err(refused) if refused.use_stderr() => {
+            let _ = refused.print();
+            return ExitCode::from(2);
+        }
+        Err(help) => shown(&help),
+    };
+    ended.unwrap_or_else(|report| match report.downcast_ref::<OutputError>() {
+        Some(error) if error.reader_left() => ExitCode::SUCCESS,
+        _ => {
+            out::note(format_args!("error: {}", said(&report)));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Prints help or version, in colour where a terminal shows it.
+fn shown(help: &clap::Error) -> Result<ExitCode> {
+    let printed = help.print().and_then(|()| std::io::stdout().flush());
+    printed.map_err(OutputError::from)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The report as a chain of lines, outermost first; no backtrace, which helps nobody at 3 am.
+fn said(report: &color_eyre::Report) -> String {
+    let mut lines = report.chain().map(ToString::to_string);
+    let mut text = lines.next().unwrap_or_default();
+    for line in lines {
+        text.push_str("\n  caused by: ");
+        text.push_str(&line);
+    }
+    text
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Drill(args) => drill::run(&args),
+        Command::DrillClients(args) => {
+            log_to_stderr();
+            runtime()?.block_on(drill_clients::run(args))
+        }
+        Command::Provider(args) => {
+            log_to_stderr();
+            runtime()?.block_on(provider::run(args))
+        }
+        Command::Watch(args) => {
+            let _log = log_to_file();
+            runtime()?.block_on(watch::run(args))
+        }
+        Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
+        Command::Doctor(args) => runtime()?.block_on(doctor::run(args)),
+        Command::Signals(args) => signals::run(&args),
+        Command::Rate(args) => rate::run(&args),
+        Command::Runbook(args) => runbook::run(&args),
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Flag(args) => runtime()?.block_on(flag::run(args)),
+        Command::Audit(args) => audit::run(args),
+        Command::Gateway(args) => {
+            log_to_stderr();
+            runtime()?.block_on(gateway::run(args))
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "weir", &mut script);
+            out::write(|out| out.write_all(&script))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            out::write(|out| out.write_all(&page))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// Logs of the dashboard go to a file in the state directory, for nothing may write over the screen.
+/// Hold the guard until the end: dropping it flushes.
+fn log_to_file() -> Option<tracing_appender::non_blocking::WorkerGuard> {
+    let journal = crate::incident::default_path().ok()?;
+    let folder = journal.parent()?;
+    std::fs::create_dir_all(folder).ok()?;
+    let file = folder.join("weir.log");
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(file).ok()?;
+    let (writer, guard) = tracing_appender::non_blocking(file);
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .with_ansi(false)
+        .try_init()
+        .ok()?;
+    Some(guard)
+}
+
+/// Logs of serving commands go to stderr, by `WEIR_LOG` (default `warn`).
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

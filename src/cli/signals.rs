@@ -1,0 +1,135 @@
+//! `weir signals`: the snapshot as weir computes it from two scrapes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use color_eyre::eyre::{Result, bail, eyre};
+use serde_json::{Value as Json, json};
+
+use super::out;
+use super::scrape::{duration, ends_with_eof, read};
+use crate::flag::wire::SnapshotBody;
+use crate::ingest::exposition::Format;
+use crate::ingest::{Adapter, Adapters, Assembler, ParsedScrape, load_adapter};
+use crate::signal::{CATALOGUE, Mono, Snapshot};
+
+/// Prints the signals that weir computes from two scrapes of one source.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How the metrics become signals: an adapter's name, or a file that ends in `.toml`
+    #[arg(long, value_name = "NAME|FILE")]
+    pub adapter: String,
+    /// Two expositions of the same source, the earlier one first
+    #[arg(long = "scrape", value_name = "FILE", required = true)]
+    pub scrapes: Vec<String>,
+    /// Time between the scrapes
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub every: Duration,
+    /// The quota scope, where the source has several
+    #[arg(long)]
+    pub scope: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints the signals of two scrapes.
+///
+/// # Errors
+///
+/// When a file cannot be read, holds no metrics, or the scope is not to be told.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.every.is_zero() {
+        bail!("--every must be longer than zero");
+    }
+    let adapter = adapter(&args.adapter)?;
+    let mut assembler = Assembler::new(args.every.as_secs_f64());
+    let mut at = Mono::START;
+    for (index, source) in args.scrapes.iter().enumerate() {
+        let scrape = parse(source)?;
+        at = Mono::START + args.every.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
+        assembler.accept(&adapter.name, &adapter, &scrape, at);
+    }
+    let mut snapshot = pick(assembler.snapshots(at), args.scope.as_deref())?;
+    for definition in CATALOGUE {
+        let is_told = snapshot.signals.contains_key(definition.name)
+            || snapshot.absent.contains_key(definition.name);
+        if !is_told && definition.name != "window_s" {
+            let why = format!("no metric of adapter {} says it", adapter.name);
+            snapshot.absent.insert(definition.name.to_owned(), why);
+        }
+    }
+    let body = SnapshotBody::from(&snapshot);
+    if args.json {
+        out::line(as_json(&body)?)?;
+    } else {
+        out::text(&in_words(&body))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The adapter of this name, one in the folder `adapters` first, or the file.
+fn adapter(name: &str) -> Result<Arc<Adapter>> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        return Ok(Arc::new(load_adapter(path)?));
+    }
+    Ok(Adapters::beside(Path::new("")).get(name)?)
+}
+
+fn parse(source: &str) -> Result<ParsedScrape> {
+    let body = read(source)?;
+    let format = if ends_with_eof(&body) { Format::OpenMetrics } else { Format::Text };
+    let scrape = ParsedScrape::parse(&body, format)?;
+    let bad = scrape.degraded();
+    for (line, reason) in &bad {
+        out::note(format_args!("{source}: line {line}: {reason}"));
+    }
+    if scrape.points.is_empty() {
+        bail!("{source}: holds no metrics");
+    }
+    Ok(scrape)
+}
+
+fn pick(snapshots: Vec<Snapshot>, scope: Option<&str>) -> Result<Snapshot> {
+    let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.scope.clone()).collect();
+    let mut fitting =
+        snapshots.into_iter().filter(|snapshot| scope.is_none_or(|scope| snapshot.scope == scope));
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some(_)) => bail!("several scopes, name one with --scope: {}", names.join(", ")),
+        (None, _) => Err(eyre!("no such scope; the source has: {}", names.join(", "))),
+    }
+}
+
+fn as_json(body: &SnapshotBody) -> Result<Json> {
+    let absent: Vec<_> =
+        body.absent.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+    Ok(json!({
+        "scope": body.scope,
+        "window_s": body.window_s,
+        "signals": serde_json::to_value(&body.signals)?,
+        "absent": absent,
+    }))
+}
+
+fn in_words(body: &SnapshotBody) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("scope {:?}, over {} s\n", body.scope, body.window_s);
+    for (name, row) in &body.signals {
+        let note = row.note.as_ref().map_or_else(String::new, |note| format!("  {note}"));
+        let _ = writeln!(text, "{name:<32} {}  ({}){note}", row.value, row.quality);
+    }
+    // Signals that are unknown for the same reason share a line.
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, why) in &body.absent {
+        reasons.entry(why).or_default().push(name);
+    }
+    for (why, names) in reasons {
+        let _ = writeln!(text, "unknown ({why}): {}", names.join(", "));
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! `weir gateway` as a process: what its ready line says, where token and overrides are kept.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+const TOKEN: &str = "secret-of-the-test";
+const CONFIG: &str = "\
+[[scope]]
+name = 'openai/acct-1/embed'
+tpm = 1000
+
+[gateway]
+listen = '127.0.0.1:0'
+admin_listen = '127.0.0.1:0'
+upstream = 'http://127.0.0.1:9'
+";
+
+/// A gateway that has said its addresses; it ends with this value.
+struct Running {
+    child: Child,
+    ready: Value,
+    line: String,
+}
+
+impl Running {
+    fn start(home: &Path, extra: &str, args: &[&str]) -> Self {
+        let mut child = command(home, extra, args).spawn().expect("weir starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| {
+            let mut said = String::new();
+            let _ = child.stderr.take().expect("a pipe").read_to_string(&mut said);
+            panic!("{error}: {line}{said}")
+        });
+        Self { child, ready, line }
+    }
+
+    fn admin(&self) -> String {
+        format!("http://{}", self.ready["admin"].as_str().expect("an address"))
+    }
+
+    fn token_file(&self) -> PathBuf {
+        PathBuf::from(self.ready["token_file"].as_str().expect("a path"))
+    }
+
+    /// Ends it and returns its log.
+    fn log(mut self) -> String {
+        let _ = self.child.kill();
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut log).expect("UTF-8");
+        log
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(home: &Path, extra: &str, args: &[&str]) -> Command {
+    let file = home.join("weir.toml");
+    std::fs::write(&file, format!("{CONFIG}{extra}")).expect("the folder can be written to");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["gateway", "-c"]).arg(file).args(args);
+    command.env("XDG_STATE_HOME", home.join("state")).env("WEIR_TEST_TOKEN", TOKEN);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Exit code and output of `weir flag` on this gateway.
+fn flag(gateway: &Running, args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["flag", "--url", &gateway.admin(), "--token-file"])
+        .arg(gateway.token_file())
+        .args(args)
+        .env("XDG_STATE_HOME", gateway.token_file().parent().expect("a folder"))
+        .env("WEIR_ACTOR", "alice")
+        .output()
+        .expect("weir starts");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_token_from_the_environment_is_never_printed() {
+    let home = tempfile::tempdir().expect("a folder");
+    for args in [&[] as &[_], &["--exit-on-stdin-eof"]] {
+        let gateway = Running::start(home.path(), "admin_token_env = 'WEIR_TEST_TOKEN'", args);
+        assert!(!gateway.line.contains("token"), "{}", gateway.line);
+    }
+    let made = Running::start(home.path(), "", &["--exit-on-stdin-eof"]);
+    assert!(made.ready["token"].is_string() && made.ready["token_file"].is_null(), "a parent's");
+}
+
+#[test]
+fn a_token_that_weir_made_goes_to_a_file_of_its_owner_and_overrides_survive() {
+    let home = tempfile::tempdir().expect("a folder");
+    let first = Running::start(home.path(), "instance = 'gw/1'", &[]);
+    assert_eq!(first.ready["token"], Value::Null, "{}", first.line);
+    let file = first.token_file();
+    assert_eq!(file, home.path().join("state/weir/gateway-gw_1.token"));
+    let mode = std::fs::metadata(&file).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let change = ["set", "queue.max_depth=10", "--reason", "test", "--yes"];
+    let (code, said) = flag(&first, &change);
+    assert_eq!(code, Some(0), "{said}");
+    drop(first);
+    let named = home.path().join("named").display().to_string();
+    let again = Running::start(home.path(), "instance = 'gw/1'", &["--token-file", &named]);
+    assert_eq!(again.ready["token_file"], json!(named));
+    let (code, said) = flag(&again, &["get", "queue.max_depth"]);
+    assert!(code == Some(0) && said.contains("override  10"), "{said}");
+}
+
+#[test]
+fn two_gateways_of_one_name_do_not_share_their_files() {
+    let home = tempfile::tempdir().expect("a folder");
+    let first = Running::start(home.path(), "", &[]);
+    let second = command(home.path(), "", &[]).output().expect("weir starts");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another gateway `weir-1` runs") && said.contains("gateway.instance"));
+    drop(first);
+    Running::start(home.path(), "", &[]);
+}
+
+#[test]
+fn without_a_state_directory_it_serves_and_says_what_is_lost() {
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::write(home.path().join("state"), "").expect("the folder can be written to");
+    let gateway = Running::start(home.path(), "admin_token_env = 'WEIR_TEST_TOKEN'", &[]);
+    let log = gateway.log();
+    assert!(log.contains("WILL NOT SURVIVE A RESTART") && log.contains("state_file"), "{log}");
+    let refused = command(home.path(), "", &[]).output().expect("weir starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("--token-file"), "{said}");
+}

@@ -1,0 +1,92 @@
+//! A short drill with real processes and real sockets, held against the virtual clock and the ledger.
+//!
+//! Alone in its file, so that no other test takes the processor from it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Counts that the live and the virtual run must agree on.
+const COUNTS: [&str; 4] = ["attempts", "admitted", "shed", "provider_429"];
+
+fn drill(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .arg("drill")
+        .args(arguments)
+        .arg("--json")
+        .output()
+        .expect("weir starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON document")
+}
+
+fn phases(report: &Value) -> &Vec<Value> {
+    report["phases"].as_array().expect("phases")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} is a number in {value}"))
+}
+
+fn sum(report: &Value, key: &str) -> f64 {
+    phases(report).iter().map(|phase| number(phase, key)).sum()
+}
+
+fn assert_between(what: &str, value: f64, low: f64, high: f64) {
+    assert!((low..=high).contains(&value), "{what} is {value}, wanted {low} to {high}");
+}
+
+/// Provider and gate, counted apart, must say the same to the last request.
+fn assert_ledger_agrees(report: &Value) {
+    for (ours, theirs) in
+        [("attempts", "attempts"), ("provider_429", "provider_429"), ("tokens_sent", "tokens_sent")]
+    {
+        let counted = report["ledger"][theirs].as_f64().expect("a count");
+        assert_between(ours, sum(report, ours), counted, counted);
+    }
+}
+
+/// The default drill in a quarter of the time: the storm begins after 3 s.
+fn short_scenario() -> PathBuf {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/scenarios/launch-0900.toml");
+    let text = std::fs::read_to_string(shipped).expect("the scenario ships");
+    let text = text
+        .replace("onset_s = 10", "onset_s = 3")
+        .replace("at_s = 10", "at_s = 3")
+        .replace("name = \"launch-0900\"", "name = \"short\"");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("short.toml");
+    std::fs::write(&path, text).expect("the target folder can be written to");
+    path
+}
+
+#[test]
+fn live_and_virtual_agree_and_the_live_ledger_is_exact() {
+    let scenario = short_scenario();
+    let scenario = scenario.to_str().expect("a UTF-8 path");
+    let arguments = [
+        scenario,
+        "--for",
+        "20s",
+        "--set",
+        "admission.mode=enforce@11s",
+        "--set",
+        "retry.owner=gateway@11s",
+        "--set",
+        "retry.max_attempts=2@11s",
+    ];
+    let live = drill(&[&["--headless"], &arguments[..]].concat());
+    let on_paper = drill(&[&["--virtual"], &arguments[..]].concat());
+    assert_ledger_agrees(&live);
+    assert_eq!(live["remarks"], Value::Array(Vec::new()));
+    assert_eq!(live["verdict"]["cause"], "nested-retries");
+    for (real, simulated) in phases(&live).iter().zip(phases(&on_paper)) {
+        for key in COUNTS {
+            let (real, simulated) = (number(real, key), number(simulated, key));
+            // Of a handful, one more or less is no disagreement.
+            let slack = (simulated * 0.1).max(25.0);
+            assert_between(key, real, simulated - slack, simulated + slack);
+        }
+    }
+}

@@ -16,7 +16,7 @@ use super::config;
 use super::scrape::duration;
 use crate::diagnosis::{Reach, Within, reach};
 use crate::ingest::{
-    Adapter, ParsedScrape, ScrapeError, Scraper, SourceConfig, Target, samples_lost,
+    Adapter, ParsedScrape, ScrapeError, Scraper, SourceConfig, Target, cross_check,
 };
 use crate::runbook;
 use crate::signal::Quality;
@@ -86,10 +86,9 @@ async fn page(scraper: &Scraper, target: &Target, adapter: &Adapter) -> Result<P
     let begun = Instant::now();
     let (body, format) = scraper.fetch(target).await?;
     let took_s = begun.elapsed().as_secs_f64();
-    let scrape = ParsedScrape::parse(&body, format).map_err(|_| ScrapeError::TooLarge {
-        source_name: target.name.clone(),
-        limit: target.body_max,
-    })?;
+    let too_large =
+        |_| ScrapeError::TooLarge { source_name: target.name.clone(), limit: target.body_max };
+    let scrape = ParsedScrape::parse(&body, format).map_err(too_large)?;
     let there: BTreeSet<&str> = scrape.points.iter().map(|point| &*point.name).collect();
     let missing: BTreeSet<String> = adapter
         .metrics()
@@ -100,7 +99,7 @@ async fn page(scraper: &Scraper, target: &Target, adapter: &Adapter) -> Result<P
         samples: scrape.report.samples,
         bad_lines: scrape.report.problem_count,
         prometheus_accepts: scrape.report.prometheus_accepts(),
-        lost: samples_lost(&body, scrape.report.samples),
+        lost: cross_check(&body, format).map_err(too_large)?.lost,
         missing: missing.into_iter().collect(),
     })
 }

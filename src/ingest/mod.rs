@@ -12,7 +12,6 @@ mod observation;
 mod parsed;
 mod poller;
 mod scrape;
-mod second_opinion;
 
 pub use adapter::{
     Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
@@ -25,4 +24,3 @@ pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX};
 pub use poller::{PollConfig, Poller, SourceConfig};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
-pub use second_opinion::samples_lost;

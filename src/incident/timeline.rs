@@ -117,6 +117,8 @@ mod tests {
             last_good: None,
             error: error.map(str::to_owned),
             degraded: Vec::new(),
+            warnings: Vec::new(),
+            instances: (1, 1),
             took_s: 0.0,
             samples: 0,
             polls: 1,

@@ -19,6 +19,10 @@ pub struct SourceStatus {
     pub error: Option<String>,
     /// The last scrape was read in part: good lines were kept, these were bad (line, reason).
     pub degraded: Vec<(usize, String)>,
+    /// What the source said about its own answer: warnings, hints, parts that are missing.
+    pub warnings: Vec<String>,
+    /// Instances behind it that answered last, and all of them; a single page is one of one.
+    pub instances: (usize, usize),
     /// How long the last scrape took.
     pub took_s: f64,
     /// Samples in the last good scrape.

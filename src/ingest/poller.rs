@@ -200,6 +200,8 @@ impl Ledger {
             last_good: None,
             error: None,
             degraded: Vec::new(),
+            warnings: Vec::new(),
+            instances: (0, 1),
             took_s: 0.0,
             samples: 0,
             polls: 0,

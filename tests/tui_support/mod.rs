@@ -59,6 +59,8 @@ pub fn source(name: &str, second: u64) -> SourceStatus {
         last_good: Some(at(second)),
         error: None,
         degraded: Vec::new(),
+        warnings: Vec::new(),
+        instances: (1, 1),
         took_s: 0.003,
         samples: 120,
         polls: second,

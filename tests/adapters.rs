@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
-use weir::ingest::exposition::Format;
-use weir::ingest::{Adapters, Assembler, ParsedScrape};
+use weir::ingest::exposition::{self, Format};
+use weir::ingest::{Adapters, OnePage, Page, SourceRules, degraded};
 use weir::signal::{Mono, Quality, Snapshot};
 
 /// Truth was read a moment after the scrape, while the load went on.
@@ -32,26 +33,29 @@ fn text(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn page(capture: &str, moment: &str) -> ParsedScrape {
+fn page(capture: &str, moment: &str) -> Vec<u8> {
     let path = data().join("captures").join(format!("{capture}-{moment}.prom.gz"));
     let mut body = Vec::new();
     let file = fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     GzDecoder::new(file).read_to_end(&mut body).expect("gzip");
-    ParsedScrape::parse(&body, Format::Text).expect("small")
+    body
 }
 
-fn nothing_yet() -> ParsedScrape {
-    ParsedScrape::parse(b"", Format::Text).expect("small")
+fn nothing_yet() -> Vec<u8> {
+    Vec::new()
 }
 
 /// The signals of two pages one second apart, so that rates are counts.
-fn signals(adapter: &str, from: &ParsedScrape, to: &ParsedScrape) -> Snapshot {
+fn signals(adapter: &str, from: &[u8], to: &[u8]) -> Snapshot {
     let adapter = Adapters::shipped().get(adapter).expect("ships with weir");
-    let mut assembler = Assembler::new(1.0);
-    let at = Mono::from_secs_f64(1.0);
-    assembler.accept("gateway", &adapter, from, Mono::START);
-    assembler.accept("gateway", &adapter, to, at);
-    assembler.snapshots(at).remove(0)
+    let window = Duration::from_secs(1);
+    let rules = SourceRules { window, ..SourceRules::new(adapter) };
+    let mut source = OnePage::new("gateway", rules);
+    let at = Mono::from_start(window);
+    for (body, at) in [(from, Mono::START), (to, at)] {
+        source.accept(Page { body, format: Format::Text }, at).expect("small");
+    }
+    source.snapshots(at).remove(0)
 }
 
 /// What both providers had counted at a scrape, under one key.
@@ -200,8 +204,7 @@ fn placeholders_are_no_numbers() {
     let page = "litellm_remaining_requests_metric{model_id=\"a\"} 9.223372036854775807e18\n\
                 litellm_remaining_tokens_metric{model_id=\"a\"} -1\n\
                 litellm_remaining_tokens_metric{model_id=\"b\"} +Inf\n";
-    let page = ParsedScrape::parse(page.as_bytes(), Format::Text).expect("small");
-    let snapshot = signals("litellm", &page, &page);
+    let snapshot = signals("litellm", page.as_bytes(), page.as_bytes());
     for signal in ["rpm_remaining", "tpm_remaining"] {
         assert!(snapshot.absent[signal].contains("placeholders"), "{signal}");
     }
@@ -224,12 +227,12 @@ fn milliseconds_become_seconds() {
     assert!((0.05..5.0).contains(&p95), "{p95}");
 }
 
-fn sample(adapter: &str) -> ParsedScrape {
+fn sample(adapter: &str) -> Vec<u8> {
     let path = data().join("adapters").join(format!("{adapter}.prom"));
     let body = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let page = ParsedScrape::parse(&body, Format::Text).expect("small");
-    assert!(page.is_complete(), "{adapter}: {:?}", page.degraded());
-    page
+    let report = exposition::parse(&body, Format::Text, |_| {}).expect("small");
+    assert_eq!(degraded(&report), [], "{adapter}");
+    body
 }
 
 /// What each adapter that was not run here makes of the page composed for it.

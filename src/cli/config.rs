@@ -115,7 +115,7 @@ impl Loaded {
             bearer: self.source_token(index)?,
             ..Target::new(&entry.name, &entry.url)
         };
-        Ok(SourceConfig { target, adapter })
+        Ok(SourceConfig::page(target, adapter))
     }
 
     /// The bearer token that the source at `index` asks for, if it does.

@@ -66,7 +66,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let scraper = Scraper::new()?;
     let mut sources = Vec::new();
     for index in 0..file.toml.sources.len() {
-        let SourceConfig { target, adapter } = file.source(index, &adapters)?;
+        let SourceConfig { target, adapter, .. } = file.source(index, &adapters)?;
         let target = Target { timeout: args.timeout, ..target };
         let page = page(&scraper, &target, &adapter).await;
         sources.push(Checked { name: target.name, adapter, page });

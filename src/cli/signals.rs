@@ -13,7 +13,7 @@ use super::out;
 use super::scrape::{duration, ends_with_eof, read};
 use crate::flag::wire::SnapshotBody;
 use crate::ingest::exposition::Format;
-use crate::ingest::{Adapter, Adapters, Assembler, ParsedScrape, load_adapter};
+use crate::ingest::{Adapter, Adapters, OnePage, Page, SourceRules, degraded, load_adapter};
 use crate::signal::{CATALOGUE, Mono, Snapshot};
 
 /// Prints the signals that weir computes from two scrapes of one source.
@@ -46,14 +46,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bail!("--every must be longer than zero");
     }
     let adapter = adapter(&args.adapter)?;
-    let mut assembler = Assembler::new(args.every.as_secs_f64());
+    let mut source = OnePage::new(
+        &adapter.name,
+        SourceRules { window: args.every, ..SourceRules::new(Arc::clone(&adapter)) },
+    );
     let mut at = Mono::START;
-    for (index, source) in args.scrapes.iter().enumerate() {
-        let scrape = parse(source)?;
+    for (index, name) in args.scrapes.iter().enumerate() {
         at = Mono::START + args.every.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
-        assembler.accept(&adapter.name, &adapter, &scrape, at);
+        take(&mut source, name, at)?;
     }
-    let mut snapshot = pick(assembler.snapshots(at), args.scope.as_deref())?;
+    let mut snapshot = pick(source.snapshots(at), args.scope.as_deref())?;
     for definition in CATALOGUE {
         let is_told = snapshot.signals.contains_key(definition.name)
             || snapshot.absent.contains_key(definition.name);
@@ -80,18 +82,18 @@ fn adapter(name: &str) -> Result<Arc<Adapter>> {
     Ok(Adapters::beside(Path::new("")).get(name)?)
 }
 
-fn parse(source: &str) -> Result<ParsedScrape> {
-    let body = read(source)?;
+/// Puts the page of this name in, and says what is bad about it.
+fn take(source: &mut OnePage, name: &str, at: Mono) -> Result<()> {
+    let body = read(name)?;
     let format = if ends_with_eof(&body) { Format::OpenMetrics } else { Format::Text };
-    let scrape = ParsedScrape::parse(&body, format)?;
-    let bad = scrape.degraded();
-    for (line, reason) in &bad {
-        out::note(format_args!("{source}: line {line}: {reason}"));
+    let report = source.accept(Page { body: &body, format }, at)?;
+    for (line, reason) in degraded(&report) {
+        out::note(format_args!("{name}: line {line}: {reason}"));
     }
-    if scrape.points.is_empty() {
-        bail!("{source}: holds no metrics");
+    if report.samples == 0 {
+        bail!("{name}: holds no metrics");
     }
-    Ok(scrape)
+    Ok(())
 }
 
 fn pick(snapshots: Vec<Snapshot>, scope: Option<&str>) -> Result<Snapshot> {

@@ -17,8 +17,6 @@ use crate::tui::{Appearance, Notice, Session};
 
 /// Scrapes are taken this often.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Rates are taken over this window.
-const WINDOW_S: f64 = 10.0;
 
 /// The dashboard on real systems.
 #[derive(Debug, clap::Args)]
@@ -58,7 +56,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     };
     let origin = Instant::now();
     let (sender, observations) = watch::channel(None);
-    let poll = PollConfig { sources, interval: INTERVAL, window_s: WINDOW_S, origin };
+    let poll = PollConfig { sources, interval: INTERVAL, origin };
     let poller = Poller::spawn(poll, sender)?;
     let (notify, notices) = mpsc::channel(1);
     let journal = board::journal();

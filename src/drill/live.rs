@@ -26,8 +26,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Longest drain.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Scrapes are taken once a second and rates over this window.
-const WINDOW_S: f64 = 10.0;
 const SCRAPE_TIMEOUT: Duration = Duration::from_millis(800);
 const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -276,25 +274,21 @@ fn failed(what: &'static str, url: &str, error: &reqwest::Error) -> LiveError {
 /// # Errors
 /// When no HTTP client can be made.
 pub fn poll(addresses: &Addresses, origin: Instant) -> Result<(Poller, Observations), ScrapeError> {
-    let source = |name: &str, address, adapter| SourceConfig {
-        target: Target {
-            name: name.to_owned(),
-            url: format!("http://{address}/metrics"),
+    let source = |name: &str, address, adapter| {
+        let target = Target {
             timeout: SCRAPE_TIMEOUT,
-            bearer: None,
             body_max: SCRAPE_BYTES_MAX,
-        },
-        adapter,
+            ..Target::new(name, format!("http://{address}/metrics"))
+        };
+        SourceConfig::page(target, adapter)
     };
     let (sender, receiver) = watch::channel(None);
     let mut sources = vec![source("gateway", addresses.admin, Adapter::weir())];
     let simulated = addresses.provider;
     sources.extend(simulated.map(|address| source("provider", address, Adapter::simprov())));
     sources.push(source("clients", addresses.clients, Adapter::simcli()));
-    let poller = Poller::spawn(
-        PollConfig { sources, interval: Duration::from_secs(1), window_s: WINDOW_S, origin },
-        sender,
-    )?;
+    let poller =
+        Poller::spawn(PollConfig { sources, interval: Duration::from_secs(1), origin }, sender)?;
     Ok((poller, receiver))
 }
 

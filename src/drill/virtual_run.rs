@@ -9,7 +9,7 @@ use super::scenario::Scenario;
 use crate::admission::{FlagError, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library};
 use crate::gateway::{Facts, Tally, render};
-use crate::ingest::{Adapter, Assembler, ParsedScrape, exposition};
+use crate::ingest::{Adapter, OnePage, Page, SourceRules};
 use crate::signal::Mono;
 use crate::sim::gated::GatedWorld;
 use crate::sim::world::World;
@@ -17,7 +17,6 @@ use crate::sim::world::World;
 /// How often the world is looked at between events: the age of the queue, once a second the metrics.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKS_PER_SCRAPE: u64 = 5;
-const WINDOW_S: f64 = 10.0;
 /// Longest drain.
 const DRAIN_MAX: Duration = Duration::from_mins(1);
 
@@ -68,7 +67,7 @@ pub fn run(
     let gate = GatedWorld::new(scope_of(scenario), settings, seed);
     let mut run = Run {
         world: World::new(&scenario.world(seed), gate),
-        assembler: Assembler::new(WINDOW_S),
+        own: OnePage::new("gateway", SourceRules::new(Adapter::weir())),
         diagnoser: Diagnoser::new(Arc::clone(library)),
         verdicts: Verdicts::default(),
         looks: 0,
@@ -127,7 +126,7 @@ pub fn run(
 
 struct Run {
     world: World<GatedWorld>,
-    assembler: Assembler,
+    own: OnePage,
     diagnoser: Diagnoser,
     verdicts: Verdicts,
     looks: u64,
@@ -168,10 +167,9 @@ impl Run {
                 overridden: &[],
             };
             let page = render(gate, &facts, now);
-            if let Ok(scrape) = ParsedScrape::parse(page.as_bytes(), exposition::Format::Text) {
-                self.assembler.accept("gateway", &Adapter::weir(), &scrape, now);
-            }
-            for snapshot in self.assembler.snapshots(now) {
+            let taken = self.own.accept(Page::text(&page), now);
+            debug_assert!(taken.is_ok(), "a page of our own is small");
+            for snapshot in self.own.snapshots(now) {
                 let verdict = self.diagnoser.step(&snapshot, now);
                 self.verdicts.see(&verdict, now.since_start());
             }

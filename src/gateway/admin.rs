@@ -29,7 +29,7 @@ use crate::flag::wire::{
     PLAN_PATH, PlanBody, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
 };
 use crate::flag::{self, Change, Evidence, FlagTable, PlanError, Terms};
-use crate::ingest::{Adapter, Assembler, ParsedScrape, exposition};
+use crate::ingest::{OnePage, Page};
 use crate::signal::Mono;
 
 /// What the admin plane serves from.
@@ -51,7 +51,7 @@ pub struct Admin {
     /// Fingerprint of the configuration.
     pub config_revision: u64,
     /// The instance's own view of the catalogue.
-    pub assembler: Mutex<Assembler>,
+    pub own: Mutex<OnePage>,
 }
 
 type Shared = State<Arc<Admin>>;
@@ -107,8 +107,8 @@ impl Admin {
         }
         let page = self.exposition();
         let at = self.shell.now();
-        if let Ok(scrape) = ParsedScrape::parse(page.as_bytes(), exposition::Format::Text) {
-            self.assembler().accept("gateway", &Adapter::weir(), &scrape, at);
+        if let Err(error) = self.own().accept(Page::text(&page), at) {
+            tracing::warn!(%error, "cannot read the instance's own metrics");
         }
     }
 
@@ -116,8 +116,8 @@ impl Admin {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn assembler(&self) -> std::sync::MutexGuard<'_, Assembler> {
-        self.assembler.lock().unwrap_or_else(PoisonError::into_inner)
+    fn own(&self) -> std::sync::MutexGuard<'_, OnePage> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the overrides beside the old ones and moves them over, so that a crash leaves either.
@@ -256,7 +256,7 @@ async fn plan(State(admin): Shared, headers: HeaderMap, body: String) -> Result<
     let effective = admin.shell.read(|gate, _| gate.settings().clone());
     let table = FlagTable::from(admin.flags().table(&effective));
     let scopes: Vec<_> =
-        admin.assembler().snapshots(admin.shell.now()).into_iter().map(Arc::new).collect();
+        admin.own().snapshots(admin.shell.now()).into_iter().map(Arc::new).collect();
     let evidence = Evidence { scopes: &scopes, verdict: None };
     let terms = Terms { reason: Some(body.reason), ttl_s: body.ttl_s, request_id: body.request_id };
     let name = wanted.first().map_or("", |change| change.key.as_str()).to_owned();
@@ -291,7 +291,7 @@ async fn events(
 async fn snapshot(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
     admin.authorize(&headers)?;
     let now = admin.shell.now();
-    let snapshots = admin.assembler().snapshots(now);
+    let snapshots = admin.own().snapshots(now);
     Ok(Json(snapshots.iter().collect::<SnapshotsBody>()).into_response())
 }
 

@@ -18,11 +18,9 @@ use super::proxy::Proxy;
 use super::shell::Shell;
 use super::upstream::Upstream;
 use crate::admission::Gate;
-use crate::ingest::Assembler;
+use crate::ingest::{Adapter, OnePage, SourceRules};
 use crate::signal::Mono;
 
-/// Window of the instance's own snapshot, in seconds.
-const WINDOW_S: f64 = 10.0;
 const TICK: Duration = Duration::from_secs(1);
 /// A client that takes longer than this to send its request's head is cut off.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -113,7 +111,7 @@ impl Gateway {
             instance: config.instance.clone(),
             process_start_s: unix_now(),
             config_revision: config.revision(scopes),
-            assembler: Mutex::new(Assembler::new(WINDOW_S)),
+            own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
         };
         let admin_address = spawn_admin(admin, config.admin_listen)?;
         let data_address = data

@@ -10,6 +10,7 @@ use crate::signal::promql::{is_stale_marker, stale_marker};
 use crate::signal::{Labels, Memory, Mono, Point, Restart, Round, SeriesBook, SeriesId};
 
 use super::exposition::{Format, Repeat, Report, Sample, TooLarge};
+use super::parsed::SERIES_MAX;
 
 /// The gauge that says when a process started.
 const PROCESS_START: &str = "process_start_time_seconds";
@@ -72,7 +73,8 @@ impl Intake {
         }
     }
 
-    /// Takes a scrape in.
+    /// Takes a scrape in. A page without a single sample but with bad lines is a failed scrape, for
+    /// nothing says that it was a metrics page.
     ///
     /// # Errors
     ///
@@ -94,6 +96,10 @@ impl Intake {
             }
         };
         let report = repeat.read(body, format, on_new, at)?;
+        if report.samples == 0 && report.problem_count > 0 {
+            memory.accept(&[], &[], at);
+            return Ok(report);
+        }
         let values = repeat.values();
         let mut restarts = watched.restarts(values);
         for restart in &restarts {
@@ -117,7 +123,7 @@ impl Intake {
         let round = Round {
             points: &watched.points,
             process_start_s: start_s,
-            is_complete: report.problem_count == 0 && !report.cut,
+            is_complete: report.problem_count == 0 && !report.cut && report.samples <= SERIES_MAX,
         };
         self.book.accept(round, at);
         Ok(report)

@@ -6,6 +6,7 @@
 mod adapter;
 mod assembler;
 mod cross_check;
+mod discovery;
 pub mod exposition;
 mod intake;
 mod observation;
@@ -17,10 +18,11 @@ pub use adapter::{
     Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
     SCOPES_MAX, Verified, load_adapter, parse_expression,
 };
-pub use assembler::{Assembler, STALE_AFTER};
+pub use assembler::{Assembler, ONLY, OnePage, Page, STALE_AFTER, SourceId, SourceRules, WINDOW};
 pub use cross_check::{CrossCheck, cross_check};
+pub use discovery::{Discovery, DiscoveryError, Instance};
 pub use intake::Intake;
 pub use observation::{Observation, SourceStatus};
-pub use parsed::{ParsedScrape, SERIES_MAX};
-pub use poller::{PollConfig, Poller, SourceConfig};
+pub use parsed::{ParsedScrape, SERIES_MAX, degraded};
+pub use poller::{Fetched, PollConfig, Poller, SourceConfig};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};

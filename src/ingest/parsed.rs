@@ -55,26 +55,23 @@ impl ParsedScrape {
     pub fn is_complete(&self) -> bool {
         self.report.problem_count == 0 && !self.report.cut && self.points.len() < SERIES_MAX
     }
+}
 
-    /// The bad lines with their reasons, and the cut end if there is one, for the source's status.
-    #[must_use]
-    pub fn degraded(&self) -> Vec<(usize, String)> {
-        let mut lines: Vec<_> = self
-            .report
-            .problems
-            .iter()
-            .map(|problem| (problem.line, problem.fault.to_string()))
-            .collect();
-        if self.report.cut && self.report.problem_count == 0 {
-            let reason = "ends in the middle of a line, which was dropped: it may be cut";
-            lines.push((self.report.lines, reason.to_owned()));
-        }
-        if self.report.samples > SERIES_MAX {
-            let reason = format!("{} series, the first {SERIES_MAX} are kept", self.report.samples);
-            lines.push((self.report.lines, reason));
-        }
-        lines
+/// The bad lines of a page with their reasons, and its cut end if there is one, for the source's
+/// status.
+#[must_use]
+pub fn degraded(report: &Report) -> Vec<(usize, String)> {
+    let mut lines: Vec<_> =
+        report.problems.iter().map(|problem| (problem.line, problem.fault.to_string())).collect();
+    if report.cut && report.problem_count == 0 {
+        let reason = "ends in the middle of a line, which was dropped: it may be cut";
+        lines.push((report.lines, reason.to_owned()));
     }
+    if report.samples > SERIES_MAX {
+        let reason = format!("{} series, the first {SERIES_MAX} are kept", report.samples);
+        lines.push((report.lines, reason));
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -93,7 +90,7 @@ mod tests {
             let scrape = ParsedScrape::parse(body.as_bytes(), Format::Text).expect("small");
             assert_eq!(scrape.points.len(), points, "{body:?}");
             assert_eq!(scrape.is_complete(), complete, "{body:?}");
-            assert_eq!(scrape.degraded().is_empty(), complete, "{body:?}");
+            assert_eq!(degraded(&scrape.report).is_empty(), complete, "{body:?}");
         }
     }
 

@@ -1,54 +1,74 @@
-//! Scrapes every source at its pace and publishes one immutable observation per interval.
+//! Polls every source at its pace and publishes one immutable observation per interval.
 //!
-//! One task per source, so that a source that hangs delays nobody, and a scrape begins only after the
-//! last one of its source has ended. A failure costs one round: the source's error and age are
-//! published, its last numbers stay until they are too old, and it is tried again at the next tick.
+//! One task per instance of a source, so that one that hangs delays nobody, and a scrape begins only
+//! after the last one of its instance has ended. A failure costs one round: the error and the age
+//! are published, the last numbers stay until they are too old, and it is tried again at the next
+//! tick.
 
+mod ledger;
+
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::signal::Mono;
 
 use super::adapter::Adapter;
-use super::assembler::Assembler;
-use super::observation::{Observation, SourceStatus};
-use super::parsed::ParsedScrape;
+use super::discovery::{Discovery, Instance};
+use super::exposition::Format;
+use super::observation::Observation;
 use super::scrape::{ScrapeError, Scraper, Target};
+use ledger::Ledger;
 
-/// Scrapes start within this share of the interval, each source at a moment of its own.
+/// Scrapes start within this share of the interval, each instance at a moment of its own.
 const JITTER_SHARE: f64 = 0.2;
 /// The observation is published at this share of the interval, when a healthy round is in.
 const PUBLISH_SHARE: f64 = 0.45;
-/// A source is stale after so many intervals without an answer.
+/// An instance is stale after so many intervals without an answer.
 const STALE_INTERVALS: u32 = 3;
+/// Rates are taken over so many intervals at least.
+const WINDOW_INTERVALS: u32 = 4;
 /// Results that may wait for the publisher, per source.
 const RESULTS_MAX: usize = 4;
+/// Instances are looked up again after so long.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// One source to poll.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// Where and how.
+    /// Its name and address as they are shown, its limits, and how it is asked.
     pub target: Target,
+    /// Its pages.
+    pub instances: Discovery,
+    /// From scrape to scrape.
+    pub interval: Duration,
     /// How it is read.
     pub adapter: Arc<Adapter>,
 }
 
-/// What to poll, and how often.
+impl SourceConfig {
+    /// A source with one page, at the target's address, asked once a second.
+    #[must_use]
+    pub fn page(target: Target, adapter: Arc<Adapter>) -> Self {
+        let only = Instance { name: super::assembler::ONLY.to_owned(), url: target.url.clone() };
+        let instances = Discovery::Static(vec![only]);
+        Self { target, instances, interval: Duration::from_secs(1), adapter }
+    }
+}
+
+/// What to poll, and how often an observation is wanted.
 #[derive(Clone, Debug)]
 pub struct PollConfig {
     /// The sources, in the order of the screen.
     pub sources: Vec<SourceConfig>,
-    /// From scrape to scrape.
+    /// From observation to observation.
     pub interval: Duration,
-    /// What rates are taken over, in seconds.
-    pub window_s: f64,
     /// The moment that is [`Mono::START`].
     pub origin: Instant,
 }
@@ -58,6 +78,9 @@ pub struct PollConfig {
 pub struct Poller {
     _tasks: JoinSet<()>,
 }
+
+/// The body of a page and its dialect, or why there is none.
+pub type Fetched = Result<(Vec<u8>, Format), ScrapeError>;
 
 impl Poller {
     /// Starts polling over HTTP. Needs a tokio runtime.
@@ -72,7 +95,7 @@ impl Poller {
         let scraper = Scraper::new()?;
         let fetch = move |target: Arc<Target>| {
             let scraper = scraper.clone();
-            async move { scraper.scrape(&target).await }
+            async move { scraper.fetch(&target).await }
         };
         Ok(Self::spawn_with(config, fetch, observations))
     }
@@ -85,19 +108,15 @@ impl Poller {
     ) -> Self
     where
         F: Fn(Arc<Target>) -> R + Clone + Send + 'static,
-        R: Future<Output = Result<ParsedScrape, ScrapeError>> + Send + 'static,
+        R: Future<Output = Fetched> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
         let (results, inbox) = mpsc::channel(RESULTS_MAX * config.sources.len().max(1));
         let start = Instant::now();
         for (index, source) in config.sources.iter().enumerate() {
-            let pace = Pace {
-                start: start + jitter(&source.target.name, config.interval),
-                interval: config.interval,
-                origin: config.origin,
-            };
-            let target = Arc::new(source.target.clone());
-            tasks.spawn(poll(index, target, pace, fetch.clone(), results.clone()));
+            let pace = Pace { start, interval: source.interval, origin: config.origin };
+            let results = results.clone();
+            tasks.spawn(supervise(index, source.clone(), pace, fetch.clone(), results));
         }
         tasks.spawn(publish(config, start, inbox, observations));
         Self { _tasks: tasks }
@@ -120,23 +139,91 @@ struct Pace {
     origin: Instant,
 }
 
-/// What one try came to.
-struct Polled {
+/// What the publisher is told.
+struct Told {
+    /// The source's place in the configuration.
     index: usize,
     at: Mono,
-    took: Duration,
-    outcome: Result<ParsedScrape, ScrapeError>,
+    news: News,
+}
+
+enum News {
+    /// These are the instances now.
+    Instances(Vec<String>),
+    /// Nobody knows the instances; those that were known stay.
+    Undiscovered(String),
+    /// What one try of an instance came to.
+    Polled { instance: Arc<str>, took: Duration, outcome: Fetched },
+}
+
+/// Keeps one polling task per instance of a source, whatever instances it has.
+async fn supervise<F, R>(
+    index: usize,
+    source: SourceConfig,
+    pace: Pace,
+    fetch: F,
+    results: mpsc::Sender<Told>,
+) where
+    F: Fn(Arc<Target>) -> R + Clone + Send + 'static,
+    R: Future<Output = Fetched> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    let mut running: BTreeMap<Instance, AbortHandle> = BTreeMap::new();
+    let mut lookups = interval_at(pace.start, DISCOVERY_INTERVAL);
+    lookups.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        lookups.tick().await;
+        let found = source.instances.instances().await;
+        let at = Mono::from_start(Instant::now().saturating_duration_since(pace.origin));
+        let news = match &found {
+            Ok(found) => News::Instances(found.iter().map(|one| one.name.clone()).collect()),
+            Err(error) => News::Undiscovered(error.to_string()),
+        };
+        if results.send(Told { index, at, news }).await.is_err() {
+            return;
+        }
+        let Ok(found) = found else { continue };
+        running.retain(|instance, task| {
+            let stays = found.contains(instance);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for instance in found {
+            let target = target_of(&source.target, &instance);
+            let start = Instant::now().max(pace.start) + jitter(&target.name, pace.interval);
+            let name = Arc::from(instance.name.as_str());
+            running.entry(instance).or_insert_with(|| {
+                let pace = Pace { start, ..pace };
+                let poll = poll((index, name), target, pace, fetch.clone(), results.clone());
+                tasks.spawn(poll)
+            });
+        }
+        if matches!(source.instances, Discovery::Static(_)) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The target of one instance. The only one of a source goes by the source's name.
+fn target_of(source: &Target, instance: &Instance) -> Arc<Target> {
+    let name = match instance.name.as_str() {
+        super::assembler::ONLY => source.name.clone(),
+        name => format!("{} {name}", source.name),
+    };
+    Arc::new(Target { name, url: instance.url.clone(), ..source.clone() })
 }
 
 async fn poll<F, R>(
-    index: usize,
+    (index, instance): (usize, Arc<str>),
     target: Arc<Target>,
     pace: Pace,
     fetch: F,
-    results: mpsc::Sender<Polled>,
+    results: mpsc::Sender<Told>,
 ) where
     F: Fn(Arc<Target>) -> R,
-    R: Future<Output = Result<ParsedScrape, ScrapeError>>,
+    R: Future<Output = Fetched>,
 {
     let mut ticks = interval_at(pace.start, pace.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -149,13 +236,10 @@ async fn poll<F, R>(
             Err(ScrapeError::Timeout { source_name, limit: target.timeout })
         });
         let ended = Instant::now();
-        let polled = Polled {
-            index,
-            at: Mono::from_start(ended.saturating_duration_since(pace.origin)),
-            took: ended.saturating_duration_since(begun),
-            outcome,
-        };
-        if results.send(polled).await.is_err() {
+        let took = ended.saturating_duration_since(begun);
+        let at = Mono::from_start(ended.saturating_duration_since(pace.origin));
+        let news = News::Polled { instance: Arc::clone(&instance), took, outcome };
+        if results.send(Told { index, at, news }).await.is_err() {
             return;
         }
     }
@@ -165,7 +249,7 @@ async fn poll<F, R>(
 async fn publish(
     config: PollConfig,
     start: Instant,
-    mut inbox: mpsc::Receiver<Polled>,
+    mut inbox: mpsc::Receiver<Told>,
     observations: watch::Sender<Option<Arc<Observation>>>,
 ) {
     let mut ledger = Ledger::new(&config);
@@ -174,73 +258,13 @@ async fn publish(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            Some(polled) = inbox.recv() => ledger.take(polled),
+            Some(told) = inbox.recv() => ledger.take(told),
             now = ticks.tick() => {
                 let at = Mono::from_start(now.saturating_duration_since(config.origin));
                 if observations.send(Some(Arc::new(ledger.observation(at)))).is_err() {
                     return;
                 }
             }
-        }
-    }
-}
-
-/// The state of every source between two observations.
-struct Ledger {
-    assembler: Assembler,
-    adapters: Vec<Arc<Adapter>>,
-    statuses: Vec<SourceStatus>,
-}
-
-impl Ledger {
-    fn new(config: &PollConfig) -> Self {
-        let status = |source: &SourceConfig| SourceStatus {
-            name: source.target.name.clone(),
-            url: source.target.url.clone(),
-            last_good: None,
-            error: None,
-            degraded: Vec::new(),
-            warnings: Vec::new(),
-            instances: (0, 1),
-            took_s: 0.0,
-            samples: 0,
-            polls: 0,
-            failures: 0,
-        };
-        let stale_after = config.interval.saturating_mul(STALE_INTERVALS);
-        Self {
-            assembler: Assembler::new(config.window_s).with_stale_after(stale_after),
-            adapters: config.sources.iter().map(|source| Arc::clone(&source.adapter)).collect(),
-            statuses: config.sources.iter().map(status).collect(),
-        }
-    }
-
-    fn take(&mut self, polled: Polled) {
-        let status = &mut self.statuses[polled.index];
-        status.polls += 1;
-        status.took_s = polled.took.as_secs_f64();
-        match polled.outcome {
-            Ok(scrape) => {
-                let adapter = &self.adapters[polled.index];
-                self.assembler.accept(&status.name, adapter, &scrape, polled.at);
-                status.last_good = Some(polled.at);
-                status.error = None;
-                status.degraded = scrape.degraded();
-                status.samples = scrape.points.len();
-            }
-            Err(error) => {
-                status.failures += 1;
-                status.error = Some(error.to_string());
-            }
-        }
-    }
-
-    fn observation(&self, at: Mono) -> Observation {
-        Observation {
-            at,
-            wall: Utc::now(),
-            scopes: self.assembler.snapshots(at).into_iter().map(Arc::new).collect(),
-            sources: self.statuses.clone(),
         }
     }
 }

@@ -11,8 +11,8 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::redirect::{Action, Attempt, Policy};
 use thiserror::Error;
 
-use super::exposition::{BODY_BYTES_MAX, Format};
-use super::parsed::ParsedScrape;
+use super::exposition::{BODY_BYTES_MAX, Format, Report};
+use super::parsed::{ParsedScrape, degraded};
 
 /// Redirects that are followed: some gateways answer `/metrics` with one to `/metrics/`.
 const REDIRECTS_MAX: usize = 3;
@@ -254,6 +254,9 @@ impl Scraper {
                 bytes,
             });
         }
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Err(ScrapeError::Empty { source_name: source_name() });
+        }
         Ok((body, Format::of_content_type(&content_type)))
     }
 }
@@ -304,18 +307,20 @@ async fn bounded(response: &mut Response, target: &Target) -> Result<Vec<u8>, Sc
 
 /// Parses a body that was fetched, where at least one sample must come out.
 fn read(body: &[u8], format: Format, source_name: &str) -> Result<ParsedScrape, ScrapeError> {
-    let source_name = || source_name.to_owned();
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(ScrapeError::Empty { source_name: source_name() });
+    let scrape = ParsedScrape::parse(body, format).map_err(|_| ScrapeError::TooLarge {
+        source_name: source_name.to_owned(),
+        limit: BODY_BYTES_MAX,
+    })?;
+    no_sample(source_name, &scrape.report).map_or(Ok(scrape), Err)
+}
+
+/// The error that a page is which has bad lines and no sample at all.
+pub(super) fn no_sample(source_name: &str, report: &Report) -> Option<ScrapeError> {
+    if report.samples > 0 {
+        return None;
     }
-    let scrape = ParsedScrape::parse(body, format)
-        .map_err(|_| ScrapeError::TooLarge { source_name: source_name(), limit: BODY_BYTES_MAX })?;
-    if scrape.points.is_empty()
-        && let Some((line, reason)) = scrape.degraded().into_iter().next()
-    {
-        return Err(ScrapeError::NoSample { source_name: source_name(), line, reason });
-    }
-    Ok(scrape)
+    let (line, reason) = degraded(report).into_iter().next()?;
+    Some(ScrapeError::NoSample { source_name: source_name.to_owned(), line, reason })
 }
 
 fn timed_out(target: &Target) -> ScrapeError {

@@ -267,6 +267,26 @@ impl Expr {
         metrics
     }
 
+    /// Whether it is made of sums alone, so that it can only grow when another instance is added.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        match self {
+            Self::Number(number) => *number >= 0.0,
+            // The other signal has been judged by its own expression.
+            Self::Signal(_) | Self::Fold { fold: Fold::Sum | Fold::Count, .. } => true,
+            Self::Binary { op: Op::Add, left, right } => left.adds_up() && right.adds_up(),
+            Self::Binary { op: Op::Multiply, left, right } => match (&**left, &**right) {
+                (Self::Number(by), of) | (of, Self::Number(by)) => *by >= 0.0 && of.adds_up(),
+                _ => false,
+            },
+            Self::Fold { .. }
+            | Self::Quantile { .. }
+            | Self::Binary { .. }
+            | Self::Clamp { .. }
+            | Self::Above { .. } => false,
+        }
+    }
+
     /// The signals that it refers to.
     #[must_use]
     pub fn signals(&self) -> Vec<&str> {

@@ -1,5 +1,9 @@
 //! Evaluates an adapter's expressions over one source's series, seen from one scope.
 //!
+//! A source may have several instances. What each counted is made per instance and then added up:
+//! a sum over processes that come and go has resets that nobody can see, and no two are scraped at
+//! the same moment. Where some of them are silent, a sum is a lower bound and the rest is inferred.
+//!
 //! What cannot be said comes out as a reason, never as zero. Gauges that hold a placeholder (`NaN`,
 //! an infinity, 2^63 and more, which stand for "no limit" or for a counter below zero) say nothing.
 
@@ -88,17 +92,47 @@ struct Item<'a> {
     value: f64,
 }
 
+/// What one series gained.
+struct Gain<'a> {
+    /// Over so long.
+    seconds: f64,
+    item: Item<'a>,
+}
+
 enum Tags<'a> {
     Series(&'a Labels),
     Group(Vec<(&'a str, &'a str)>),
+}
+
+/// The series of one instance, and the span that its increases are taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct Instance<'a> {
+    pub(super) book: &'a SeriesBook,
+    window: Option<Window>,
+}
+
+impl<'a> Instance<'a> {
+    /// One instance with all that its book holds.
+    #[must_use]
+    pub fn new(book: &'a SeriesBook) -> Self {
+        Self { book, window: book.window() }
+    }
+
+    /// The span, once there are two scrapes.
+    #[must_use]
+    pub const fn window(&self) -> Option<Window> {
+        self.window
+    }
 }
 
 /// One source's series, seen from one scope.
 #[derive(Clone, Copy)]
 pub(super) struct Evaluation<'a> {
     pub(super) adapter: &'a Adapter,
-    pub(super) book: &'a SeriesBook,
-    pub(super) window: Option<Window>,
+    /// Those that answer.
+    pub(super) instances: &'a [Instance<'a>],
+    /// How many there should be.
+    pub(super) expected: usize,
     /// The scope that series must name; `None` where the source does not tell scopes apart.
     pub(super) scope: Option<&'a str>,
     /// The label and value that the current row of a list is about.
@@ -141,12 +175,24 @@ impl<'a> Evaluation<'a> {
         if !found.is_floor {
             found.quality = found.quality.min(reading.quality);
         }
+        if let Some(note) = self.silent() {
+            let quality =
+                if reading.form.adds_up() { Quality::LowerBound } else { Quality::Inferred };
+            found.quality = found.quality.min(quality);
+            found.note = Some(found.note.map_or_else(|| note.clone(), |n| format!("{n}; {note}")));
+        }
         found.note = match (reading.note.clone(), found.note) {
             (Some(declared), Some(computed)) => Some(format!("{declared}; {computed}")),
             (declared, computed) => declared.or(computed),
         };
         found.extra_age_s = found.extra_age_s.max(age_s);
         Ok(found)
+    }
+
+    /// What to say where not all instances are among the numbers.
+    fn silent(&self) -> Option<String> {
+        let counted = self.instances.len();
+        (counted < self.expected).then(|| format!("{counted} of {} instances", self.expected))
     }
 
     /// Age of a reading in seconds; 0 where the source does not tell it.
@@ -228,9 +274,15 @@ impl<'a> Evaluation<'a> {
 
     fn fold(&self, fold: Fold, of: &'a Series) -> Result<f64, Unknown> {
         if let (Fold::Sum, Series::Rates(selector)) = (fold, of) {
-            // One division: the sum of counts is a whole number, and stays one.
-            let gained = self.increases(selector)?.iter().fold(0.0, |sum, item| sum + item.value);
-            return Ok(gained / self.window()?.seconds());
+            // One division per instance: the sum of counts is a whole number, and stays one.
+            let mut gained: Vec<(f64, f64)> = Vec::new();
+            for Gain { seconds, item } in self.gains(selector)? {
+                match gained.last_mut() {
+                    Some((of, sum)) if of.to_bits() == seconds.to_bits() => *sum += item.value,
+                    _ => gained.push((seconds, item.value)),
+                }
+            }
+            return Ok(gained.iter().fold(0.0, |rate, (seconds, sum)| rate + sum / seconds));
         }
         let items = self.series(of)?;
         let numbers = items.iter().map(|item| item.value);
@@ -242,12 +294,9 @@ impl<'a> Evaluation<'a> {
             Series::Values(selector) => self.values(selector),
             Series::Increases(selector) => self.increases(selector),
             Series::Rates(selector) => {
-                let seconds = self.window()?.seconds();
-                let mut items = self.increases(selector)?;
-                for item in &mut items {
-                    item.value /= seconds;
-                }
-                Ok(items)
+                let rate =
+                    |gain: Gain<'a>| Item { value: gain.item.value / gain.seconds, ..gain.item };
+                Ok(self.gains(selector)?.into_iter().map(rate).collect())
             }
             Series::Grouped { fold, by, of } => Ok(self.grouped(*fold, by, self.series(of)?)),
             Series::Kept { keep, bound, of } => {
@@ -289,8 +338,19 @@ impl<'a> Evaluation<'a> {
         if self.adapter.unset.iter().any(|unset| unset == value) { "" } else { value }
     }
 
-    fn window(&self) -> Result<Window, Unknown> {
-        self.window.ok_or_else(|| Unknown::Nothing(WARMING_UP.to_owned()))
+    /// Whether any instance has the metric.
+    pub(super) fn has(&self, metric: &str) -> bool {
+        self.instances.iter().any(|instance| instance.book.has(metric))
+    }
+
+    /// The instances of which increases are known.
+    fn windows(&self) -> Result<impl Iterator<Item = (&'a SeriesBook, Window)>, Unknown> {
+        let with_window =
+            |instance: &Instance<'a>| instance.window.map(|window| (instance.book, window));
+        if !self.instances.iter().any(|instance| instance.window.is_some()) {
+            return Err(Unknown::Nothing(WARMING_UP.to_owned()));
+        }
+        Ok(self.instances.iter().filter_map(with_window))
     }
 
     pub(super) fn selects(&self, selector: &Selector, labels: &Labels) -> bool {
@@ -301,18 +361,26 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The increase of every selected series.
+    fn increases(&self, selector: &'a Selector) -> Result<Vec<Item<'a>>, Unknown> {
+        Ok(self.gains(selector)?.into_iter().map(|gain| gain.item).collect())
+    }
+
+    /// The increase of every selected series, with the span that it was counted over.
     ///
     /// A metric of which there are other series but none that matches is a count of nothing: the
     /// exporter knows the metric. A metric without any series counts nothing where it is lazy.
-    fn increases(&self, selector: &'a Selector) -> Result<Vec<Item<'a>>, Unknown> {
-        let window = self.window()?;
-        let selected: Vec<_> = self
-            .book
-            .increases(&selector.metric, window)
-            .filter(|(labels, _)| self.selects(selector, labels))
-            .map(|(labels, value)| Item { tags: Tags::Series(labels), value })
-            .collect();
-        let is_known = self.book.has(&selector.metric) || self.adapter.is_lazy(&selector.metric);
+    fn gains(&self, selector: &'a Selector) -> Result<Vec<Gain<'a>>, Unknown> {
+        let mut selected = Vec::new();
+        for (book, window) in self.windows()? {
+            let seconds = window.seconds();
+            let gains = book
+                .increases(&selector.metric, window)
+                .filter(|(labels, _)| self.selects(selector, labels))
+                .map(|(labels, value)| Item { tags: Tags::Series(labels), value })
+                .map(|item| Gain { seconds, item });
+            selected.extend(gains);
+        }
+        let is_known = self.has(&selector.metric) || self.adapter.is_lazy(&selector.metric);
         if selected.is_empty() && !is_known {
             return Err(Unknown::missing(&selector.metric));
         }
@@ -332,7 +400,8 @@ impl<'a> Evaluation<'a> {
     fn values(&self, selector: &'a Selector) -> Result<Vec<Item<'a>>, Unknown> {
         let mut placeholders = 0_usize;
         let mut items = Vec::new();
-        for (labels, value) in self.book.values(&selector.metric) {
+        let instances = self.instances.iter();
+        for (labels, value) in instances.flat_map(|one| one.book.values(&selector.metric)) {
             if !self.selects(selector, labels) {
                 continue;
             }
@@ -345,7 +414,7 @@ impl<'a> Evaluation<'a> {
         match (items.is_empty(), placeholders) {
             (false, _) => Ok(items),
             (true, 0) if self.adapter.is_lazy(&selector.metric) => Ok(items),
-            (true, 0) if self.book.has(&selector.metric) => {
+            (true, 0) if self.has(&selector.metric) => {
                 Err(Unknown::Missing(format!("shows no {selector}")))
             }
             (true, 0) => Err(Unknown::missing(&selector.metric)),
@@ -363,13 +432,13 @@ impl<'a> Evaluation<'a> {
     }
 
     fn quantile(&self, q: f64, of: &'a Selector) -> Result<Scalar, Unknown> {
-        let window = self.window()?;
+        let windows = self.windows()?;
         let name = bucket_metric(&of.metric);
-        if !self.book.has(&name) {
+        if !self.has(&name) {
             return Err(Unknown::missing(&of.metric));
         }
         let mut buckets = Vec::new();
-        for (labels, count) in self.book.increases(&name, window) {
+        for (labels, count) in windows.flat_map(|(book, window)| book.increases(&name, window)) {
             let le = labels.get("le").and_then(|le| le.parse().ok());
             if let Some(le) = le.filter(|_| self.selects(of, labels)) {
                 buckets.push(Bucket { le, count });

@@ -21,6 +21,7 @@ pub use expression::{EXPRESSION_BYTES_MAX, ExpressionError, parse_expression};
 pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};
 pub use model::{Adapter, Entry, Role, Verified};
 
+pub(super) use evaluate::Instance;
 use evaluate::{Evaluation, Said, Unknown};
 
 /// Most quota scopes of one source; more are left out, in order of their names.
@@ -37,17 +38,20 @@ pub(super) fn scopes(adapter: &Adapter, book: &SeriesBook) -> BTreeSet<String> {
 pub(super) struct Source<'a> {
     pub(super) name: &'a Arc<str>,
     pub(super) adapter: &'a Adapter,
-    pub(super) book: &'a SeriesBook,
-    /// Seconds since its newest scrape.
+    /// Its instances that answer.
+    pub(super) instances: &'a [Instance<'a>],
+    /// How many it should have.
+    pub(super) expected: usize,
+    /// Seconds since the oldest of their newest scrapes; since the newest where all are silent.
     pub(super) age_s: f64,
 }
 
 /// Writes what `source` says about `scope` into `snapshot`, where nobody said it before.
 pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&str>) {
-    let Source { adapter, book, .. } = *source;
-    let evaluation = Evaluation { adapter, book, window: book.window(), scope, row: None };
+    let Source { adapter, instances, expected, .. } = *source;
+    let evaluation = Evaluation { adapter, instances, expected, scope, row: None };
     // A lazy metric that is missing counts nothing, but only on the page that would have it.
-    let is_its_page = adapter.metrics().any(|metric| book.has(&metric));
+    let is_its_page = adapter.metrics().any(|metric| evaluation.has(&metric));
     let foreign =
         Unknown::Missing(format!("none of the metrics of adapter {} is there", adapter.name));
     for (signal, entry) in &adapter.signals {

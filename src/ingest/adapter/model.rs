@@ -206,6 +206,19 @@ pub enum Form {
     Least(Vec<Case>),
 }
 
+impl Form {
+    /// Whether it can only grow when another instance is added, so that without one it is a lower
+    /// bound.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        match self {
+            Self::Value(expr) => expr.adds_up(),
+            Self::Counts(_) => true,
+            Self::Parts(_) | Self::Rows { .. } | Self::Least(_) => false,
+        }
+    }
+}
+
 /// One metric of a map of counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {

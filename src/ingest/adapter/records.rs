@@ -55,9 +55,9 @@ impl<'a> Evaluation<'a> {
                     .ok_or_else(|| Unknown::Nothing(format!("no word stands for {number}")))
             }
             Part::Label { label, of } => {
-                let mut on = self
-                    .book
-                    .values(&of.metric)
+                let instances = self.instances.iter();
+                let mut on = instances
+                    .flat_map(|one| one.book.values(&of.metric))
                     .filter(|(labels, value)| self.selects(of, labels) && *value > 0.0);
                 let word = on.find_map(|(labels, _)| labels.get(label));
                 word.map(|word| Value::Text(word.to_owned()))

@@ -1,11 +1,26 @@
 //! Scrapes go in as text, signals come out; what cannot be said must say why.
 
-use super::super::exposition::Format;
 use super::*;
 use crate::signal::{Quality, Value};
 
-fn scrape(body: &str) -> ParsedScrape {
-    ParsedScrape::parse(body.as_bytes(), Format::Text).expect("small")
+/// An assembler whose sources are added with their first page.
+#[derive(Default)]
+struct Pages {
+    assembler: Assembler,
+    ids: BTreeMap<String, SourceId>,
+}
+
+impl Pages {
+    fn accept(&mut self, source: &str, adapter: &Arc<Adapter>, page: &str, at: Mono) {
+        let Self { assembler, ids } = self;
+        let add = || assembler.add(source, SourceRules::new(Arc::clone(adapter)));
+        let id = *ids.entry(source.to_owned()).or_insert_with(add);
+        assembler.accept(id, ONLY, Page::text(page), at).expect("small");
+    }
+
+    fn snapshots(&self, at: Mono) -> Vec<Snapshot> {
+        self.assembler.snapshots(at)
+    }
 }
 
 fn at(seconds: f64) -> Mono {
@@ -67,11 +82,11 @@ fn close(value: Option<f64>, expected: f64) -> bool {
 
 #[test]
 fn a_storm_comes_out_as_signals() {
-    let mut assembler = Assembler::new(10.0);
+    let mut pages = Pages::default();
     for n in 0..=12_u32 {
-        assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n + 1)), at(f64::from(n)));
+        pages.accept("gateway", &Adapter::weir(), &gateway(n + 1), at(f64::from(n)));
     }
-    let snapshots = assembler.snapshots(at(12.5));
+    let snapshots = pages.snapshots(at(12.5));
     let [snapshot] = &snapshots[..] else { panic!("one scope, got {snapshots:?}") };
     assert_eq!((snapshot.scope.as_str(), snapshot.window_s), ("s", 10.0));
     for (path, expected) in [
@@ -135,15 +150,15 @@ fn a_storm_comes_out_as_signals() {
 
 #[test]
 fn known_and_absent_do_not_overlap() {
-    let mut assembler = Assembler::new(10.0);
+    let mut pages = Pages::default();
     for n in 0..3_u32 {
         let now = at(f64::from(n));
-        assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n)), now);
+        pages.accept("gateway", &Adapter::weir(), &gateway(n), now);
         let provider = format!("simprov_attempts_total{{path=\"/v1\"}} {}\n", 3 * n);
-        assembler.accept("provider", &Adapter::simprov(), &scrape(&provider), now);
+        pages.accept("provider", &Adapter::simprov(), &provider, now);
     }
     for moment in [2.0, 60.0] {
-        for snapshot in assembler.snapshots(at(moment)) {
+        for snapshot in pages.snapshots(at(moment)) {
             for name in snapshot.signals.keys() {
                 assert!(!snapshot.absent.contains_key(name), "{name} is known and absent");
             }
@@ -153,9 +168,9 @@ fn known_and_absent_do_not_overlap() {
 
 #[test]
 fn one_scrape_gives_gauges_and_says_why_no_rates() {
-    let mut assembler = Assembler::new(10.0);
-    assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(1)), at(0.0));
-    let snapshot = &assembler.snapshots(at(0.0))[0];
+    let mut pages = Pages::default();
+    pages.accept("gateway", &Adapter::weir(), &gateway(1), at(0.0));
+    let snapshot = &pages.snapshots(at(0.0))[0];
     assert!(snapshot.get("queue_depth").is_some());
     assert!(snapshot.get("shed_rps").is_none(), "a lazy counter is no zero before a second look");
     assert!(snapshot.absent["originals_rps"].contains("warming up"));
@@ -164,11 +179,11 @@ fn one_scrape_gives_gauges_and_says_why_no_rates() {
 
 #[test]
 fn a_quiet_source_is_replaced_where_another_knows_and_absent_elsewhere() {
-    let mut assembler = Assembler::new(10.0);
+    let mut pages = Pages::default();
     for n in 0..=14_u32 {
         let now = at(f64::from(n));
         if n <= 2 {
-            assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(n)), now);
+            pages.accept("gateway", &Adapter::weir(), &gateway(n), now);
         }
         let provider = format!(
             "simprov_attempts_total{{path=\"/v1\"}} {}\nsimprov_originals_total {}\n\
@@ -177,11 +192,11 @@ fn a_quiet_source_is_replaced_where_another_knows_and_absent_elsewhere() {
             90 * n,
             10 * n
         );
-        assembler.accept("provider", &Adapter::simprov(), &scrape(&provider), now);
+        pages.accept("provider", &Adapter::simprov(), &provider, now);
     }
-    let before = &assembler.snapshots(at(2.5))[0];
+    let before = &pages.snapshots(at(2.5))[0];
     assert_eq!(&*before.get("attempts_rps").expect("gateway first").source, "gateway");
-    let after = &assembler.snapshots(at(14.0))[0];
+    let after = &pages.snapshots(at(14.0))[0];
     assert_eq!(after.scope, "s", "the scope stays on screen");
     let attempts = after.get("attempts_rps").expect("the provider knows");
     assert_eq!((&*attempts.source, &attempts.value), ("provider", &Value::Number(90.0)));
@@ -192,26 +207,26 @@ fn a_quiet_source_is_replaced_where_another_knows_and_absent_elsewhere() {
 
 #[test]
 fn a_restarted_gateway_loses_nothing_that_it_counted() {
-    let mut assembler = Assembler::new(10.0);
-    assembler.accept("gateway", &Adapter::weir(), &scrape(&gateway(5)), at(0.0));
+    let mut pages = Pages::default();
+    pages.accept("gateway", &Adapter::weir(), &gateway(5), at(0.0));
     let restarted =
         gateway(6).replace("process_start_time_seconds 1", "process_start_time_seconds 9");
-    assembler.accept("gateway", &Adapter::weir(), &scrape(&restarted), at(1.0));
-    let snapshot = &assembler.snapshots(at(1.0))[0];
+    pages.accept("gateway", &Adapter::weir(), &restarted, at(1.0));
+    let snapshot = &pages.snapshots(at(1.0))[0];
     assert_eq!(snapshot.number("originals_rps"), Some(6.0 * 180.0));
 }
 
 #[test]
 fn several_scopes_get_a_snapshot_each_and_no_guesses() {
-    let mut assembler = Assembler::new(10.0);
-    let provider = scrape("simprov_in_flight 3\n");
-    assembler.accept("provider", &Adapter::simprov(), &provider, at(0.0));
-    let alone = &assembler.snapshots(at(0.0))[0];
+    let mut pages = Pages::default();
+    let provider = "simprov_in_flight 3\n";
+    pages.accept("provider", &Adapter::simprov(), provider, at(0.0));
+    let alone = &pages.snapshots(at(0.0))[0];
     assert_eq!((alone.scope.as_str(), alone.number("inflight_actual")), ("", Some(3.0)));
 
-    let two = scrape("weir_permits_limit{scope=\"a\"} 1\nweir_permits_limit{scope=\"b\"} 2\n");
-    assembler.accept("gateway", &Adapter::weir(), &two, at(0.0));
-    let snapshots = assembler.snapshots(at(0.0));
+    let two = "weir_permits_limit{scope=\"a\"} 1\nweir_permits_limit{scope=\"b\"} 2\n";
+    pages.accept("gateway", &Adapter::weir(), two, at(0.0));
+    let snapshots = pages.snapshots(at(0.0));
     let limits: Vec<_> =
         snapshots.iter().map(|s| (s.scope.as_str(), s.number("inflight_limit"))).collect();
     assert_eq!(limits, [("a", Some(1.0)), ("b", Some(2.0))]);
@@ -220,15 +235,13 @@ fn several_scopes_get_a_snapshot_each_and_no_guesses() {
 
 #[test]
 fn a_limit_that_the_provider_has_not_told_stays_unknown() {
-    let page = scrape(
-        "weir_quota_remaining{scope=\"s\",meter=\"requests\",source=\"provider\"} 40\n\
+    let page = "weir_quota_remaining{scope=\"s\",meter=\"requests\",source=\"provider\"} 40\n\
          weir_quota_reading_age_seconds{scope=\"s\",meter=\"requests\",source=\"provider\"} 3\n\
          weir_quota_reset_seconds{scope=\"s\",meter=\"requests\",source=\"provider\"} 7\n\
-         weir_quota_limit{scope=\"s\",meter=\"tokens\",source=\"provider\"} 100\n",
-    );
-    let mut assembler = Assembler::new(10.0);
-    assembler.accept("gateway", &Adapter::weir(), &page, at(0.0));
-    let snapshot = &assembler.snapshots(at(1.0))[0];
+         weir_quota_limit{scope=\"s\",meter=\"tokens\",source=\"provider\"} 100\n";
+    let mut pages = Pages::default();
+    pages.accept("gateway", &Adapter::weir(), page, at(0.0));
+    let snapshot = &pages.snapshots(at(1.0))[0];
     let remaining = snapshot.get("rpm_remaining").expect("told");
     assert_eq!(remaining.value, Value::Number(40.0));
     assert!(close(Some(remaining.age_s), 4.0), "reading and scrape age add up");
@@ -242,7 +255,7 @@ fn a_limit_that_the_provider_has_not_told_stays_unknown() {
 #[test]
 fn tenants_come_as_rows_with_shares() {
     let page = |n: f64| {
-        scrape(&format!(
+        format!(
             "weir_tenant_offered_total{{scope=\"s\",tenant=\"a\"}} {}\n\
              weir_tenant_offered_total{{scope=\"s\",tenant=\"b\"}} {}\n\
              weir_tenant_refused_total{{scope=\"s\",tenant=\"b\"}} {}\n\
@@ -251,13 +264,13 @@ fn tenants_come_as_rows_with_shares() {
             n * 10.0,
             n * 5.0,
             n * 900.0
-        ))
+        )
     };
-    let mut assembler = Assembler::new(10.0);
+    let mut pages = Pages::default();
     for second in [0.0, 1.0] {
-        assembler.accept("gateway", &Adapter::weir(), &page(second), at(second));
+        pages.accept("gateway", &Adapter::weir(), &page(second), at(second));
     }
-    let snapshot = &assembler.snapshots(at(1.0))[0];
+    let snapshot = &pages.snapshots(at(1.0))[0];
     let Some(Value::List(rows)) = snapshot.value("tenants") else { panic!("{snapshot:?}") };
     let part = |row: &Value, name: &str| {
         let Value::Map(parts) = row else { panic!("{row:?}") };
@@ -274,4 +287,69 @@ fn tenants_come_as_rows_with_shares() {
     ] {
         assert_eq!(part(&rows[row], name), expected.map(Value::Number), "{row} {name}");
     }
+}
+
+/// A fleet of gateways that counts `per_second` each; `a` restarts at second 3 and `b` at second 4.
+#[test]
+fn instances_are_counted_apart_and_added_up() {
+    let mut assembler = Assembler::new();
+    let id = assembler.add("gateway", SourceRules::new(Adapter::weir()));
+    assembler.expect(id, ["a", "b"]);
+    let page = |since: u32, second: u32| {
+        format!(
+            "process_start_time_seconds {since}\n\
+             weir_originals_total{{scope=\"s\",lane=\"interactive\"}} {}\n\
+             weir_queue_depth{{scope=\"s\",lane=\"interactive\"}} 4\n",
+            100 * (second - since)
+        )
+    };
+    for second in 1..=6_u32 {
+        for (instance, restart) in [("a", 3), ("b", 4)] {
+            let since = if second < restart { 1 } else { restart };
+            // No two instances are scraped at the same moment.
+            let moment = f64::from(second) + if instance == "b" { 0.3 } else { 0.0 };
+            let page = page(since, second);
+            assembler.accept(id, instance, Page::text(&page), at(moment)).expect("small");
+        }
+    }
+    let snapshot = &assembler.snapshots(at(6.3))[0];
+    let originals = snapshot.get("originals_rps").expect("two scrapes");
+    // Five seconds each, of which the second before the restart is lost with the process.
+    assert!(close(snapshot.number("originals_rps"), 160.0), "{originals:?}");
+    assert_eq!((originals.quality, &originals.note), (Quality::Exact, &None));
+    assert_eq!(snapshot.number("queue_depth"), Some(8.0));
+}
+
+#[test]
+fn a_silent_instance_makes_sums_lower_bounds_and_the_rest_inferred() {
+    let mut assembler = Assembler::new();
+    let id = assembler.add("gateway", SourceRules::new(Adapter::weir()));
+    assembler.expect(id, ["a", "b", "c"]);
+    for n in 0..=6_u32 {
+        for instance in ["a", "b", "c"] {
+            if instance == "a" || n == 0 {
+                let page = gateway(n + 1);
+                assembler.accept(id, instance, Page::text(&page), at(f64::from(n))).expect("small");
+            }
+        }
+    }
+    let partly = &assembler.snapshots(at(6.0))[0];
+    for (signal, quality) in [
+        ("originals_rps", Quality::LowerBound),
+        ("shed_rps", Quality::LowerBound),
+        ("error_codes", Quality::LowerBound),
+        ("served_share", Quality::Inferred),
+        ("tpm_headroom", Quality::Inferred),
+        ("latency_p95_s", Quality::Inferred),
+    ] {
+        let reading = partly.get(signal).expect("one instance answers");
+        assert_eq!(reading.quality, quality, "{signal}");
+        let note = reading.note.as_deref().unwrap_or_default();
+        assert!(note.ends_with("1 of 3 instances"), "{signal}: {note}");
+    }
+    // An instance that is gone for good is not missed.
+    assembler.expect(id, ["a"]);
+    let whole = &assembler.snapshots(at(6.0))[0];
+    assert_eq!(whole.get("originals_rps").expect("known").quality, Quality::Exact);
+    assert_eq!(whole.number("originals_rps"), partly.number("originals_rps"));
 }

@@ -9,24 +9,24 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn config(names: &[&str]) -> PollConfig {
-    let source = |name: &&str| SourceConfig {
-        target: Target::new(*name, format!("http://{name}/metrics")),
-        adapter: if *name == "gateway" { Adapter::weir() } else { Adapter::simprov() },
+    let source = |name: &&str| {
+        let target = Target::new(*name, format!("http://{name}/metrics"));
+        let adapter = if *name == "gateway" { Adapter::weir() } else { Adapter::simprov() };
+        SourceConfig::page(target, adapter)
     };
     PollConfig {
         sources: names.iter().map(source).collect(),
         interval: SECOND,
-        window_s: 10.0,
         origin: Instant::now(),
     }
 }
 
-fn gateway(seconds: f64) -> ParsedScrape {
+fn gateway(seconds: f64) -> (Vec<u8>, Format) {
     let body = format!(
         "weir_originals_total{{scope=\"s\"}} {}\nweir_permits_limit{{scope=\"s\"}} 4\n",
         (seconds * 100.0).round()
     );
-    ParsedScrape::parse(body.as_bytes(), Format::Text).expect("small")
+    (body.into_bytes(), Format::Text)
 }
 
 fn refused(target: &Target) -> ScrapeError {
@@ -168,4 +168,33 @@ fn jitter_stays_within_its_share() {
     for name in ["gateway", "provider", "clients", "", "a"] {
         assert!(jitter(name, SECOND) <= SECOND.mul_f64(JITTER_SHARE), "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_instance_of_several_that_is_down_is_named_and_the_rest_goes_on() {
+    let mut config = config(&["gateway"]);
+    let instances = ["a", "b"]
+        .map(|name| Instance { name: name.to_owned(), url: format!("http://{name}/metrics") });
+    config.sources[0].instances = Discovery::Static(instances.into());
+    let origin = config.origin;
+    let (sender, mut receiver) = watch::channel(None);
+    let fetch = move |target: Arc<Target>| async move {
+        let now = origin.elapsed().as_secs_f64();
+        let is_down = target.url == "http://b/metrics" && now > 3.0;
+        if is_down { Err(refused(&target)) } else { Ok(gateway(now)) }
+    };
+    let _poller = Poller::spawn_with(config, fetch, sender);
+    let mut rounds = Vec::new();
+    for _ in 0..9 {
+        rounds.push(observe(&mut receiver).await);
+    }
+    let (before, after) = (&rounds[2], &rounds[8]);
+    assert_eq!((before.sources[0].instances, before.sources[0].samples), ((2, 2), 4));
+    assert_eq!(before.scopes[0].number("inflight_limit"), Some(8.0));
+
+    let status = &after.sources[0];
+    assert_eq!((status.instances, status.error.as_deref()), ((1, 2), None));
+    assert!(status.warnings[0].starts_with("gateway b: nothing answers"), "{status:?}");
+    let reading = after.scopes[0].get("originals_rps").expect("one is left");
+    assert_eq!(reading.note.as_deref(), Some("1 of 2 instances"));
 }

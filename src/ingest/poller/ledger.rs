@@ -1,0 +1,179 @@
+//! What is known of every source between two observations: its numbers, its state, its errors.
+//!
+//! Opens no socket and starts no task; the poller tells it what came.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use crate::signal::Mono;
+
+use super::super::assembler::{Assembler, Page, SourceId, SourceRules, WINDOW};
+use super::super::observation::{Observation, SourceStatus};
+use super::super::parsed::degraded;
+use super::super::scrape::{ScrapeError, no_sample};
+use super::{Fetched, News, PollConfig, STALE_INTERVALS, SourceConfig, Told, WINDOW_INTERVALS};
+
+/// Instances that are named when several do not answer.
+const NAMED_MAX: usize = 3;
+
+pub(super) struct Ledger {
+    assembler: Assembler,
+    sources: Vec<Kept>,
+}
+
+/// One source between two observations.
+struct Kept {
+    id: SourceId,
+    status: SourceStatus,
+    /// Why its instances are not known.
+    undiscovered: Option<String>,
+    instances: BTreeMap<String, Member>,
+}
+
+/// How one instance did last.
+#[derive(Default)]
+struct Member {
+    error: Option<String>,
+    degraded: Vec<(usize, String)>,
+    samples: usize,
+    took_s: f64,
+    /// Whether it was ever asked.
+    was_asked: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(config: &PollConfig) -> Self {
+        let mut assembler = Assembler::new();
+        let sources = config.sources.iter().map(|source| {
+            let id = assembler.add(&source.target.name, terms(source));
+            Kept {
+                id,
+                status: SourceStatus {
+                    name: source.target.name.clone(),
+                    url: source.target.url.clone(),
+                    last_good: None,
+                    error: None,
+                    degraded: Vec::new(),
+                    warnings: Vec::new(),
+                    instances: (0, 0),
+                    took_s: 0.0,
+                    samples: 0,
+                    polls: 0,
+                    failures: 0,
+                },
+                undiscovered: None,
+                instances: BTreeMap::new(),
+            }
+        });
+        Self { sources: sources.collect(), assembler }
+    }
+
+    pub(super) fn take(&mut self, told: Told) {
+        let Told { index, at, news } = told;
+        let kept = &mut self.sources[index];
+        match news {
+            News::Instances(names) => {
+                self.assembler.expect(kept.id, names.iter().map(String::as_str));
+                kept.undiscovered = None;
+                let mut before = std::mem::take(&mut kept.instances);
+                let stay = names.into_iter().map(|name| {
+                    let member = before.remove(&name).unwrap_or_default();
+                    (name, member)
+                });
+                kept.instances = stay.collect();
+            }
+            News::Undiscovered(why) => kept.undiscovered = Some(why),
+            News::Polled { instance, took, outcome } => {
+                let Some(member) = kept.instances.get_mut(&*instance) else { return };
+                kept.status.polls += 1;
+                member.was_asked = true;
+                member.took_s = took.as_secs_f64();
+                let name = &kept.status.name;
+                match read(&mut self.assembler, kept.id, (name, &*instance), outcome, at) {
+                    Ok((samples, bad)) => {
+                        kept.status.last_good = Some(at);
+                        member.error = None;
+                        member.degraded = bad;
+                        member.samples = samples;
+                    }
+                    Err(error) => {
+                        self.assembler.fail(kept.id, &instance, at);
+                        kept.status.failures += 1;
+                        member.error = Some(error.to_string());
+                    }
+                }
+            }
+        }
+        kept.summarize();
+    }
+
+    pub(super) fn observation(&self, at: Mono) -> Observation {
+        Observation {
+            at,
+            wall: Utc::now(),
+            scopes: self.assembler.snapshots(at).into_iter().map(Arc::new).collect(),
+            sources: self.sources.iter().map(|kept| kept.status.clone()).collect(),
+        }
+    }
+}
+
+/// How long the numbers of a source count, by how often and how patiently it is asked.
+fn terms(source: &SourceConfig) -> SourceRules {
+    let SourceConfig { interval, adapter, target, .. } = source;
+    // A page that takes long is not old while it is waited for.
+    let patience = target.timeout.saturating_add(*interval);
+    SourceRules {
+        adapter: Arc::clone(adapter),
+        window: WINDOW.max(interval.saturating_mul(WINDOW_INTERVALS)),
+        stale_after: interval.saturating_mul(STALE_INTERVALS).max(patience),
+    }
+}
+
+/// Puts a page into the assembler: its samples and its bad lines.
+fn read(
+    assembler: &mut Assembler,
+    id: SourceId,
+    (source, instance): (&str, &str),
+    outcome: Fetched,
+    at: Mono,
+) -> Result<(usize, Vec<(usize, String)>), ScrapeError> {
+    let (body, format) = outcome?;
+    let page = Page { body: &body, format };
+    let report = assembler.accept(id, instance, page, at).map_err(|error| {
+        ScrapeError::TooLarge { source_name: source.to_owned(), limit: error.bytes }
+    })?;
+    no_sample(source, &report).map_or_else(|| Ok((report.samples, degraded(&report))), Err)
+}
+
+impl Kept {
+    /// Makes one line of what the instances say.
+    fn summarize(&mut self) {
+        let asked = || self.instances.values().filter(|one| one.was_asked);
+        let down: Vec<&str> = asked().filter_map(|one| one.error.as_deref()).collect();
+        let status = &mut self.status;
+        let all = self.instances.len();
+        status.instances = (asked().count() - down.len(), all);
+        status.took_s = asked().map(|one| one.took_s).fold(0.0, f64::max);
+        status.samples = asked().map(|one| one.samples).sum();
+        status.degraded = asked().flat_map(|one| &one.degraded).cloned().collect();
+        status.warnings.clear();
+        status.error = None;
+        match (&self.undiscovered, down.as_slice()) {
+            (Some(why), _) if all == 0 => status.error = Some(format!("{}: {why}", status.name)),
+            (_, []) => {}
+            (_, [only]) if all == 1 => status.error = Some((*only).to_owned()),
+            (_, down) if down.len() == all => {
+                status.error = Some(format!("none of {all} instances answers: {}", down[0]));
+            }
+            (_, down) => {
+                let named = down.iter().take(NAMED_MAX).map(|error| (*error).to_owned());
+                status.warnings.extend(named);
+            }
+        }
+        if let Some(why) = self.undiscovered.as_ref().filter(|_| all > 0) {
+            status.warnings.push(format!("instances as of before: {why}"));
+        }
+    }
+}

@@ -1,16 +1,19 @@
 //! `weir diagnose`: verdicts without a screen.
 
+use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use color_eyre::eyre::{Context, Result, bail, eyre};
 use serde_json::Value as Json;
 
-use super::out;
+use super::scrape::duration;
+use super::{live, out};
 use crate::diagnosis::{
-    Evidence, HEALTHY, INSUFFICIENT, Library, Ranked, Standing, Step, Truth, Verdict,
+    Diagnoser, Evidence, HEALTHY, INSUFFICIENT, Library, Ranked, Standing, Step, Truth, Verdict,
     diagnose_once, snapshot_from_json, verdict_to_json,
 };
 use crate::runbook;
@@ -23,12 +26,24 @@ const FOUND: u8 = 10;
 /// The evidence does not suffice.
 const CANNOT_TELL: u8 = 11;
 
-/// Names the cause that fits a snapshot of signals.
+/// Names the cause that fits a snapshot of signals, or what the sources of a configuration show.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// File with [[source]]: watch what it names, one verdict per quota scope
+    #[arg(short, long, value_name = "FILE", conflicts_with = "snapshot")]
+    pub config: Option<PathBuf>,
+    /// With --config, how long to watch
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = duration,
+        requires = "config"
+    )]
+    pub span: Duration,
     /// One JSON object or JSON Lines with the keys of the signal catalogue; `-` is stdin
-    #[arg(long, value_name = "FILE")]
-    pub snapshot: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    pub snapshot: Option<PathBuf>,
     /// Runbooks to put beside the built-in ones
     #[arg(long, value_name = "DIR")]
     pub runbooks: Option<PathBuf>,
@@ -37,29 +52,26 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Diagnoses every snapshot of the input.
+/// Diagnoses every snapshot of the input, or every scope of the sources.
 ///
 /// # Errors
-/// When the input or the runbooks cannot be read; the error names the line.
-pub fn run(args: &Args) -> Result<ExitCode> {
+/// When the input or the runbooks cannot be read; the error names the line. When no source answers.
+pub async fn run(args: Args) -> Result<ExitCode> {
     let library = match &args.runbooks {
         Some(dir) => runbook::load_dir(dir)?,
         None => runbook::embedded(),
     };
-    let name = args.snapshot.display().to_string();
-    let snapshots = parse(&read(args)?, &name)?;
-    let mut verdicts = Vec::new();
-    for (snapshot, strangers) in &snapshots {
-        let mut verdict = diagnose_once(&library, snapshot);
-        for key in strangers {
-            verdict.notes.push(format!("`{key}` is not in the signal catalogue: left out"));
-        }
+    let verdicts = match (&args.config, &args.snapshot) {
+        (Some(config), _) => watched(config, args.span, &library).await?,
+        (None, Some(snapshot)) => given(snapshot, &library)?,
+        (None, None) => bail!("name --snapshot FILE or -c FILE"),
+    };
+    for verdict in &verdicts {
         if args.json {
-            out::line(verdict_to_json(&verdict))?;
+            out::line(verdict_to_json(verdict))?;
         } else {
-            out::text(&in_words(&verdict, &library))?;
+            out::text(&in_words(verdict, &library))?;
         }
-        verdicts.push(verdict);
     }
     Ok(match verdicts.as_slice() {
         [one] if one.cause == HEALTHY => ExitCode::SUCCESS,
@@ -69,17 +81,47 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-fn read(args: &Args) -> Result<String> {
+/// The verdicts on the snapshots of a file.
+fn given(path: &Path, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+    let snapshots = parse(&read(path)?, &path.display().to_string())?;
+    let verdict = |(snapshot, strangers): &(Snapshot, Vec<String>)| {
+        let mut verdict = diagnose_once(library, snapshot);
+        for key in strangers {
+            verdict.notes.push(format!("`{key}` is not in the signal catalogue: left out"));
+        }
+        verdict
+    };
+    Ok(snapshots.iter().map(verdict).collect())
+}
+
+/// The verdicts on the scopes of the sources, after watching them for `span`.
+async fn watched(config: &Path, span: Duration, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+    let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
+    let mut verdicts = Vec::new();
+    live::look(config, span, |observation| {
+        let step = |snapshot: &Arc<Snapshot>| {
+            let diagnoser = diagnosers
+                .entry(snapshot.scope.clone())
+                .or_insert_with(|| Diagnoser::new(Arc::clone(library)));
+            diagnoser.step(snapshot, observation.at)
+        };
+        verdicts = observation.scopes.iter().map(step).collect();
+    })
+    .await?;
+    Ok(verdicts)
+}
+
+fn read(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let mut input: Box<dyn Read> = if args.snapshot.as_os_str() == "-" {
+    let mut input: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
-        let open = std::fs::File::open(&args.snapshot);
-        Box::new(open.wrap_err_with(|| format!("cannot read {}", args.snapshot.display()))?)
+        let open = std::fs::File::open(path);
+        Box::new(open.wrap_err_with(|| format!("cannot read {}", path.display()))?)
     };
     input.by_ref().take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_INPUT_BYTES {
-        bail!("{}: larger than 64 MiB; split it", args.snapshot.display());
+        bail!("{}: larger than 64 MiB; split it", path.display());
     }
     Ok(text)
 }

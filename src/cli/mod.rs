@@ -14,6 +14,7 @@ mod flag_text;
 mod gateway;
 mod gateway_state;
 mod lifetime;
+mod live;
 mod out;
 mod provider;
 mod rate;
@@ -136,10 +137,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
         Command::Doctor(args) => runtime()?.block_on(doctor::run(args)),
-        Command::Signals(args) => signals::run(&args),
+        Command::Signals(args) => runtime()?.block_on(signals::run(args)),
         Command::Rate(args) => rate::run(&args),
         Command::Runbook(args) => runbook::run(&args),
-        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
         Command::Flag(args) => runtime()?.block_on(flag::run(args)),
         Command::Audit(args) => audit::run(args),
         Command::Gateway(args) => {

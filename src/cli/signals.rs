@@ -1,7 +1,8 @@
-//! `weir signals`: the snapshot as weir computes it from two scrapes.
+//! `weir signals`: the snapshot as weir computes it, from two scrapes or from the sources of
+//! `weir.toml`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +10,32 @@ use std::time::Duration;
 use color_eyre::eyre::{Result, bail, eyre};
 use serde_json::{Value as Json, json};
 
-use super::out;
 use super::scrape::{duration, ends_with_eof, read};
+use super::{live, out};
 use crate::flag::wire::SnapshotBody;
 use crate::ingest::exposition::Format;
 use crate::ingest::{Adapter, Adapters, OnePage, Page, SourceRules, degraded, load_adapter};
 use crate::signal::{CATALOGUE, Mono, Snapshot};
 
-/// Prints the signals that weir computes from two scrapes of one source.
+/// Prints the signals that weir computes: from two scrapes of one page, or from the sources of a
+/// configuration, watched for as long as `--every` says.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// File with [[source]]: watch what it names
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["adapter", "scrapes"])]
+    pub config: Option<PathBuf>,
     /// How the metrics become signals: an adapter's name, or a file that ends in `.toml`
-    #[arg(long, value_name = "NAME|FILE")]
-    pub adapter: String,
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        required_unless_present = "config",
+        requires = "scrapes"
+    )]
+    pub adapter: Option<String>,
     /// Two expositions of the same source, the earlier one first
-    #[arg(long = "scrape", value_name = "FILE", required = true)]
+    #[arg(long = "scrape", value_name = "FILE", required_unless_present = "config")]
     pub scrapes: Vec<String>,
-    /// Time between the scrapes
+    /// Time between the scrapes, or to watch for
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub every: Duration,
     /// The quota scope, where the source has several
@@ -36,31 +46,29 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Prints the signals of two scrapes.
+/// Prints the signals of two scrapes, or of the sources of a configuration.
 ///
 /// # Errors
 ///
-/// When a file cannot be read, holds no metrics, or the scope is not to be told.
-pub fn run(args: &Args) -> Result<ExitCode> {
+/// When a file cannot be read, holds no metrics, no source answers, or the scope is not to be told.
+pub async fn run(args: Args) -> Result<ExitCode> {
     if args.every.is_zero() {
         bail!("--every must be longer than zero");
     }
-    let adapter = adapter(&args.adapter)?;
-    let mut source = OnePage::new(
-        &adapter.name,
-        SourceRules { window: args.every, ..SourceRules::new(Arc::clone(&adapter)) },
-    );
-    let mut at = Mono::START;
-    for (index, name) in args.scrapes.iter().enumerate() {
-        at = Mono::START + args.every.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
-        take(&mut source, name, at)?;
-    }
-    let mut snapshot = pick(source.snapshots(at), args.scope.as_deref())?;
+    let (snapshots, source) = match (&args.config, &args.adapter) {
+        (Some(config), _) => (watched(config, args.every).await?, "the sources".to_owned()),
+        (None, Some(name)) => {
+            let adapter = adapter(name)?;
+            (between(&args.scrapes, &adapter, args.every)?, format!("adapter {}", adapter.name))
+        }
+        (None, None) => bail!("name --adapter with two --scrape, or -c FILE"),
+    };
+    let mut snapshot = pick(snapshots, args.scope.as_deref())?;
     for definition in CATALOGUE {
         let is_told = snapshot.signals.contains_key(definition.name)
             || snapshot.absent.contains_key(definition.name);
         if !is_told && definition.name != "window_s" {
-            let why = format!("no metric of adapter {} says it", adapter.name);
+            let why = format!("no metric of {source} says it");
             snapshot.absent.insert(definition.name.to_owned(), why);
         }
     }
@@ -71,6 +79,26 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         out::text(&in_words(&body))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the sources of a configuration say after a while.
+async fn watched(config: &Path, span: Duration) -> Result<Vec<Snapshot>> {
+    let observation = live::look(config, span, |_| {}).await?;
+    Ok(observation.scopes.iter().map(|snapshot| Snapshot::clone(snapshot)).collect())
+}
+
+/// What pages that were taken so far apart say.
+fn between(scrapes: &[String], adapter: &Arc<Adapter>, every: Duration) -> Result<Vec<Snapshot>> {
+    let mut source = OnePage::new(
+        &adapter.name,
+        SourceRules { window: every, ..SourceRules::new(Arc::clone(adapter)) },
+    );
+    let mut at = Mono::START;
+    for (index, name) in scrapes.iter().enumerate() {
+        at = Mono::START + every.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
+        take(&mut source, name, at)?;
+    }
+    Ok(source.snapshots(at))
 }
 
 /// The adapter of this name, one in the folder `adapters` first, or the file.

@@ -3,20 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use color_eyre::eyre::Result;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::{board, config};
+use super::{board, config, live};
 use crate::flag::{Store, Token, WeirAdmin};
 use crate::ingest::{PollConfig, Poller};
 use crate::runbook;
 use crate::tui::{Appearance, Notice, Session};
-
-/// Scrapes are taken this often.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The dashboard on real systems.
 #[derive(Debug, clap::Args)]
@@ -36,14 +32,7 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<ExitCode> {
     let loaded = config::load(&args.config)?;
     let file = &loaded.toml;
-    if file.sources.is_empty() {
-        let remedy = "add [[source]] with `name`, `adapter` and `url`";
-        return Err(loaded.wrong("source", "there is none, and nothing to show without", remedy));
-    }
-    let adapters = config::adapters(&args.config);
-    let sources = (0..file.sources.len())
-        .map(|index| loaded.source(index, &adapters))
-        .collect::<Result<Vec<_>>>()?;
+    let sources = live::sources(&loaded, &args.config)?;
     let store = match &file.flags {
         Some(flags) => {
             let token = loaded.flags_token(flags)?;
@@ -56,7 +45,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     };
     let origin = Instant::now();
     let (sender, observations) = watch::channel(None);
-    let poll = PollConfig { sources, interval: INTERVAL, origin };
+    let poll = PollConfig { sources, interval: live::INTERVAL, origin };
     let poller = Poller::spawn(poll, sender)?;
     let (notify, notices) = mpsc::channel(1);
     let journal = board::journal();

@@ -55,6 +55,12 @@ impl ParsedScrape {
     pub fn is_complete(&self) -> bool {
         self.report.problem_count == 0 && !self.report.cut && self.points.len() < SERIES_MAX
     }
+
+    /// See [`degraded`].
+    #[must_use]
+    pub fn degraded(&self) -> Vec<(usize, String)> {
+        degraded(&self.report)
+    }
 }
 
 /// The bad lines of a page with their reasons, and its cut end if there is one, for the source's

@@ -7,7 +7,7 @@ use color_eyre::eyre::{Report, Result, eyre};
 use serde::Deserialize;
 
 use crate::gateway::{ConfigError, GatewayConfig, ScopeEntry};
-use crate::ingest::{Adapters, SourceConfig, Target};
+use crate::ingest::{Access, Adapters, Secret, SourceConfig, Target};
 use crate::signal::{TomlError, toml_error};
 
 /// The whole file.
@@ -112,7 +112,10 @@ impl Loaded {
         }
         let target = Target {
             timeout: entry.timeout(),
-            bearer: self.source_token(index)?,
+            access: Access {
+                bearer: self.source_token(index)?.map(|token| Secret::new(&token)),
+                ..Access::default()
+            },
             ..Target::new(&entry.name, &entry.url)
         };
         Ok(SourceConfig::page(target, adapter))

@@ -3,6 +3,7 @@
 //! Publishes what it knows with source, age and quality, and what it does not know with the reason.
 //! Judges nothing: thresholds and causes are the business of `diagnosis`.
 
+mod access;
 mod adapter;
 mod assembler;
 mod cross_check;
@@ -13,7 +14,9 @@ mod observation;
 mod parsed;
 mod poller;
 mod scrape;
+mod transport;
 
+pub use access::{Access, AccessError, Basic, Secret, Tls, TlsFiles};
 pub use adapter::{
     Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
     SCOPES_MAX, Verified, load_adapter, parse_expression,
@@ -26,3 +29,4 @@ pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX, degraded};
 pub use poller::{Fetched, PollConfig, Poller, SourceConfig};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
+pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

@@ -6,16 +6,14 @@
 
 use std::time::Duration;
 
-use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::redirect::{Action, Attempt, Policy};
 use thiserror::Error;
 
+use super::access::{Access, AccessError, Tls};
 use super::exposition::{BODY_BYTES_MAX, Format, Report};
 use super::parsed::{ParsedScrape, degraded};
+use super::transport::{REDIRECTS_MAX, TransportError, whole_body};
 
-/// Redirects that are followed: some gateways answer `/metrics` with one to `/metrics/`.
-const REDIRECTS_MAX: usize = 3;
 /// Characters of a refusing answer that an error shows.
 const SNIPPET_CHARS_MAX: usize = 60;
 /// The dialects in order of preference. The answer's own content type decides.
@@ -34,8 +32,8 @@ pub struct Target {
     pub url: String,
     /// Limit of the whole scrape, connecting included.
     pub timeout: Duration,
-    /// Sent as `Authorization: Bearer`, where the source asks for it. Never shown.
-    pub bearer: Option<String>,
+    /// What the source asks of its readers.
+    pub access: Access,
     /// Most bytes of the body, after decompression.
     pub body_max: usize,
 }
@@ -48,7 +46,7 @@ impl Target {
             name: name.into(),
             url: url.into(),
             timeout: TIMEOUT,
-            bearer: None,
+            access: Access::default(),
             body_max: BODY_BYTES_MAX,
         }
     }
@@ -58,8 +56,8 @@ impl Target {
 #[derive(Debug, Error)]
 pub enum ScrapeError {
     /// The HTTP client itself could not be built.
-    #[error("cannot build the HTTP client")]
-    Client(#[source] reqwest::Error),
+    #[error(transparent)]
+    Client(#[from] AccessError),
     /// Nothing listens there.
     #[error("{source_name}: nothing answers{} ({cause}): is it running?", at(source_name, url))]
     Connect {
@@ -69,6 +67,18 @@ pub enum ScrapeError {
         url: String,
         /// What the system says.
         cause: String,
+    },
+    /// TLS could not be agreed on.
+    #[error("{source_name}: TLS fails{} ({cause}): {remedy}", at(source_name, url))]
+    Tls {
+        /// The source.
+        source_name: String,
+        /// Its address.
+        url: String,
+        /// What the library or the peer says.
+        cause: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// No whole answer in time.
     #[error("{source_name}: no whole answer within {} ms", limit.as_millis())]
@@ -86,19 +96,19 @@ pub enum ScrapeError {
         /// Where they began.
         url: String,
     },
-    /// A redirect away from the host that was named.
+    /// A redirect away from the host that was named, or out of TLS.
     #[error(
-        "{source_name}: redirects{} to another host, `{host}`, which is not followed: name that \
-         address if it is meant",
+        "{source_name}: redirects{} to `{place}`, which is not followed: name that address if it \
+         is meant",
         at(source_name, url)
     )]
-    OtherHost {
+    Elsewhere {
         /// The source.
         source_name: String,
         /// Where it began.
         url: String,
         /// Where it led.
-        host: String,
+        place: String,
     },
     /// An answer with another status than 200.
     #[error("{source_name}: answered HTTP {status}{}", hint(*status, snippet))]
@@ -171,30 +181,20 @@ pub enum ScrapeError {
     },
 }
 
-/// An HTTP client for scrapes. Cheap to clone; connections are kept between scrapes.
+/// An HTTP client for scrapes of any target. Cheap to clone; connections are kept between scrapes.
 #[derive(Clone, Debug)]
 pub struct Scraper {
     client: reqwest::Client,
 }
 
 impl Scraper {
-    /// A client for all targets.
+    /// A client for all targets. A target with TLS of its own brings a client of its own.
     ///
     /// # Errors
     ///
     /// When the system's TLS set-up does not allow for one.
     pub fn new() -> Result<Self, ScrapeError> {
-        // Another part of the process may have installed the same provider already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::custom(same_host))
-            // Metrics ports are inside; a proxy set for the outside would answer for them.
-            .no_proxy()
-            .gzip(true)
-            .build()
-            .map_err(ScrapeError::Client)?;
-        Ok(Self { client })
+        Ok(Self { client: Access::default().client()? })
     }
 
     /// Scrapes `target` once.
@@ -221,22 +221,21 @@ impl Scraper {
     async fn answer(&self, target: &Target) -> Result<(Vec<u8>, Format), ScrapeError> {
         let source_name = || target.name.clone();
         let timeout_s = target.timeout.as_secs_f64();
-        let mut request = self
-            .client
+        let client = target.access.tls.as_ref().map_or(&self.client, Tls::client);
+        let request = client
             .get(&target.url)
             .header(ACCEPT, ACCEPTED)
             .header("x-prometheus-scrape-timeout-seconds", format!("{timeout_s}"));
-        if let Some(bearer) = &target.bearer {
-            request = request.bearer_auth(bearer);
-        }
-        let mut response = request.send().await.map_err(|error| no_answer(target, &error))?;
+        let answer = target.access.apply(request).send().await;
+        let mut response = answer.map_err(|error| failed(target, TransportError::of(&error)))?;
         let status = response.status();
         let content_type = response
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .map_or_else(|| "no content type".to_owned(), str::to_owned);
-        let body = bounded(&mut response, target).await?;
+        let body = whole_body(&mut response, target.body_max).await;
+        let body = body.map_err(|error| failed(target, error))?;
         if status.as_u16() != 200 {
             let snippet = snippet(&body);
             return Err(ScrapeError::Status {
@@ -258,50 +257,6 @@ impl Scraper {
             return Err(ScrapeError::Empty { source_name: source_name() });
         }
         Ok((body, Format::of_content_type(&content_type)))
-    }
-}
-
-/// Where a redirect led that is not followed. Metrics of a stranger are no metrics of the source.
-#[derive(Debug, Error)]
-#[error("{0}")]
-struct Elsewhere(String);
-
-/// Follows redirects on one host: a peer does not choose whom weir talks to.
-fn same_host(attempt: Attempt<'_>) -> Action {
-    let first = attempt.previous().first();
-    if attempt.previous().len() > REDIRECTS_MAX {
-        return attempt.error("too many");
-    }
-    match attempt.url().host_str() {
-        host if host == first.and_then(|url| url.host_str()) => attempt.follow(),
-        host => {
-            let host = host.unwrap_or_default().to_owned();
-            attempt.error(Elsewhere(host))
-        }
-    }
-}
-
-/// The whole body, up to the target's limit: what a peer announces or compresses does not matter.
-async fn bounded(response: &mut Response, target: &Target) -> Result<Vec<u8>, ScrapeError> {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Ok(body),
-            Err(error) => {
-                return Err(ScrapeError::Cut {
-                    source_name: target.name.clone(),
-                    bytes: body.len(),
-                    cause: innermost(&error),
-                });
-            }
-        }
-        if body.len() > target.body_max {
-            return Err(ScrapeError::TooLarge {
-                source_name: target.name.clone(),
-                limit: target.body_max,
-            });
-        }
     }
 }
 
@@ -327,46 +282,26 @@ fn timed_out(target: &Target) -> ScrapeError {
     ScrapeError::Timeout { source_name: target.name.clone(), limit: target.timeout }
 }
 
-fn no_answer(target: &Target, error: &reqwest::Error) -> ScrapeError {
+fn failed(target: &Target, error: TransportError) -> ScrapeError {
     let source_name = target.name.clone();
     let url = target.url.clone();
-    let cause = innermost(error);
-    if error.is_timeout() {
-        timed_out(target)
-    } else if let Some(Elsewhere(host)) = elsewhere(error) {
-        ScrapeError::OtherHost { source_name, url, host: host.clone() }
-    } else if error.is_redirect() {
-        ScrapeError::Redirects { source_name, url }
-    } else if error.is_connect() {
-        ScrapeError::Connect { source_name, url, cause }
-    } else {
-        ScrapeError::Http { source_name, url, cause }
-    }
-}
-
-fn elsewhere(error: &reqwest::Error) -> Option<&Elsewhere> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(found) = cause {
-        if let Some(elsewhere) = found.downcast_ref() {
-            return Some(elsewhere);
+    match error {
+        TransportError::Connect(cause) => ScrapeError::Connect { source_name, url, cause },
+        TransportError::Tls { cause, remedy } => {
+            ScrapeError::Tls { source_name, url, cause, remedy }
         }
-        cause = found.source();
+        TransportError::Timeout => timed_out(target),
+        TransportError::Redirects => ScrapeError::Redirects { source_name, url },
+        TransportError::Elsewhere(place) => ScrapeError::Elsewhere { source_name, url, place },
+        TransportError::Cut { bytes, cause } => ScrapeError::Cut { source_name, bytes, cause },
+        TransportError::TooLarge { limit } => ScrapeError::TooLarge { source_name, limit },
+        TransportError::Http(cause) => ScrapeError::Http { source_name, url, cause },
     }
-    None
 }
 
 /// ` at URL`, unless the source is named by its URL.
 fn at(source_name: &str, url: &str) -> String {
     if source_name == url { String::new() } else { format!(" at {url}") }
-}
-
-/// The last cause of an error, which is what the system or the peer said.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 /// What an answer is that cannot be an exposition, if one can tell.

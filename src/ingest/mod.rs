@@ -13,6 +13,7 @@ mod intake;
 mod observation;
 mod parsed;
 mod poller;
+pub mod prometheus;
 mod scrape;
 mod transport;
 

@@ -301,7 +301,7 @@ impl Expr {
 }
 
 /// Where the buckets of a histogram stand.
-pub(super) fn bucket_metric(histogram: &str) -> String {
+pub(in crate::ingest) fn bucket_metric(histogram: &str) -> String {
     format!("{histogram}_bucket")
 }
 

@@ -9,6 +9,7 @@
 
 use crate::signal::{Bucket, Labels, Quality, SeriesBook, Value, Window, histogram_quantile};
 
+use super::aggregated::Aggregates;
 use super::ast::{Expr, Fold, Op, Selector, Series, bucket_metric};
 use super::model::{Adapter, Case, Entry, Form, Reading};
 
@@ -16,7 +17,7 @@ use super::model::{Adapter, Case, Entry, Form, Reading};
 const PLACEHOLDER_MIN: f64 = 9_223_372_036_854_775_807.0;
 
 /// Why a rate cannot be said yet.
-const WARMING_UP: &str = "warming up: a rate needs two scrapes within the window";
+pub(super) const WARMING_UP: &str = "warming up: a rate needs two scrapes within the window";
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +35,11 @@ impl Unknown {
         }
     }
 
-    fn missing(metric: &str) -> Self {
+    pub(super) fn missing(metric: &str) -> Self {
         Self::Missing(format!("does not export {metric}"))
     }
 
-    fn nothing(metric: &str) -> Self {
+    pub(super) fn nothing(metric: &str) -> Self {
         Self::Nothing(format!("no {metric} in the window"))
     }
 }
@@ -87,9 +88,9 @@ impl Scalar {
 }
 
 /// One number of several, with the labels that are left of its series.
-struct Item<'a> {
-    tags: Tags<'a>,
-    value: f64,
+pub(super) struct Item<'a> {
+    pub(super) tags: Tags<'a>,
+    pub(super) value: f64,
 }
 
 /// What one series gained.
@@ -99,7 +100,7 @@ struct Gain<'a> {
     item: Item<'a>,
 }
 
-enum Tags<'a> {
+pub(super) enum Tags<'a> {
     Series(&'a Labels),
     Group(Vec<(&'a str, &'a str)>),
 }
@@ -129,10 +130,12 @@ impl<'a> Instance<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Evaluation<'a> {
     pub(super) adapter: &'a Adapter,
-    /// Those that answer.
+    /// Those that answer; none where the source adds up by itself.
     pub(super) instances: &'a [Instance<'a>],
-    /// How many there should be.
-    pub(super) expected: usize,
+    /// What is missing from the numbers, such as some of the instances.
+    pub(super) caveat: Option<&'a str>,
+    /// Where the source adds up by itself: its answers.
+    pub(super) answers: Option<&'a Aggregates>,
     /// The scope that series must name; `None` where the source does not tell scopes apart.
     pub(super) scope: Option<&'a str>,
     /// The label and value that the current row of a list is about.
@@ -175,11 +178,12 @@ impl<'a> Evaluation<'a> {
         if !found.is_floor {
             found.quality = found.quality.min(reading.quality);
         }
-        if let Some(note) = self.silent() {
+        if let Some(caveat) = self.caveat {
             let quality =
                 if reading.form.adds_up() { Quality::LowerBound } else { Quality::Inferred };
             found.quality = found.quality.min(quality);
-            found.note = Some(found.note.map_or_else(|| note.clone(), |n| format!("{n}; {note}")));
+            found.note =
+                Some(found.note.map_or_else(|| caveat.to_owned(), |n| format!("{n}; {caveat}")));
         }
         found.note = match (reading.note.clone(), found.note) {
             (Some(declared), Some(computed)) => Some(format!("{declared}; {computed}")),
@@ -187,12 +191,6 @@ impl<'a> Evaluation<'a> {
         };
         found.extra_age_s = found.extra_age_s.max(age_s);
         Ok(found)
-    }
-
-    /// What to say where not all instances are among the numbers.
-    fn silent(&self) -> Option<String> {
-        let counted = self.instances.len();
-        (counted < self.expected).then(|| format!("{counted} of {} instances", self.expected))
     }
 
     /// Age of a reading in seconds; 0 where the source does not tell it.
@@ -273,6 +271,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn fold(&self, fold: Fold, of: &'a Series) -> Result<f64, Unknown> {
+        if let Some(answers) = self.answers {
+            return self.aggregated_fold(answers, fold, of);
+        }
         if let (Fold::Sum, Series::Rates(selector)) = (fold, of) {
             // One division per instance: the sum of counts is a whole number, and stays one.
             let mut gained: Vec<(f64, f64)> = Vec::new();
@@ -307,7 +308,12 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn grouped(&self, fold: Fold, by: &'a [Box<str>], items: Vec<Item<'a>>) -> Vec<Item<'a>> {
+    pub(super) fn grouped(
+        &self,
+        fold: Fold,
+        by: &'a [Box<str>],
+        items: Vec<Item<'a>>,
+    ) -> Vec<Item<'a>> {
         let mut groups: std::collections::BTreeMap<Vec<(&str, &str)>, Vec<f64>> =
             std::collections::BTreeMap::new();
         for item in items {
@@ -323,7 +329,7 @@ impl<'a> Evaluation<'a> {
             .collect()
     }
 
-    fn tag<'t>(&self, tags: &Tags<'t>, label: &str) -> &'t str {
+    pub(super) fn tag<'t>(&self, tags: &Tags<'t>, label: &str) -> &'t str {
         match tags {
             Tags::Series(labels) => self.label(labels, label),
             Tags::Group(tags) => {
@@ -354,10 +360,15 @@ impl<'a> Evaluation<'a> {
     }
 
     pub(super) fn selects(&self, selector: &Selector, labels: &Labels) -> bool {
+        self.is_in_view(labels)
+            && selector.matchers.iter().all(|m| m.accepts(self.label(labels, &m.label)))
+    }
+
+    /// Whether the scope and the row are about a series with these labels.
+    pub(super) fn is_in_view(&self, labels: &Labels) -> bool {
         let scope = self.adapter.scope.as_ref().zip(self.scope);
         scope.is_none_or(|(by, scope)| labels.get(&by.label) == Some(scope))
             && self.row.is_none_or(|(label, value)| self.label(labels, label) == value)
-            && selector.matchers.iter().all(|m| m.accepts(self.label(labels, &m.label)))
     }
 
     /// The increase of every selected series.
@@ -393,6 +404,9 @@ impl<'a> Evaluation<'a> {
         selector: &'a Selector,
         label: &str,
     ) -> Result<Vec<(&'a str, f64)>, Unknown> {
+        if let Some(answers) = self.answers {
+            return self.aggregated_gains(answers, selector, label);
+        }
         let items = self.increases(selector)?;
         Ok(items.iter().map(|item| (self.tag(&item.tags, label), item.value)).collect())
     }
@@ -432,6 +446,17 @@ impl<'a> Evaluation<'a> {
     }
 
     fn quantile(&self, q: f64, of: &'a Selector) -> Result<Scalar, Unknown> {
+        let estimate = histogram_quantile(q, self.buckets(of)?);
+        if !estimate.value.is_finite() {
+            return Err(Unknown::Nothing(format!("no {} observed in the window", of.metric)));
+        }
+        Ok(Scalar { is_floor: estimate.beyond_last, ..Scalar::exact(estimate.value) })
+    }
+
+    fn buckets(&self, of: &'a Selector) -> Result<Vec<Bucket>, Unknown> {
+        if let Some(answers) = self.answers {
+            return self.aggregated_buckets(answers, of);
+        }
         let windows = self.windows()?;
         let name = bucket_metric(&of.metric);
         if !self.has(&name) {
@@ -444,16 +469,12 @@ impl<'a> Evaluation<'a> {
                 buckets.push(Bucket { le, count });
             }
         }
-        let estimate = histogram_quantile(q, buckets);
-        if !estimate.value.is_finite() {
-            return Err(Unknown::Nothing(format!("no {} observed in the window", of.metric)));
-        }
-        Ok(Scalar { is_floor: estimate.beyond_last, ..Scalar::exact(estimate.value) })
+        Ok(buckets)
     }
 }
 
 /// The sum of nothing is 0 and so is their number; the largest of nothing is unknown.
-fn folded(fold: Fold, numbers: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn folded(fold: Fold, numbers: impl Iterator<Item = f64>) -> Option<f64> {
     match fold {
         // `sum` of no floats is -0.0, which a reader would wonder about.
         Fold::Sum => Some(numbers.fold(0.0, |sum, number| sum + number)),

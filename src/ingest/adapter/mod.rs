@@ -4,10 +4,13 @@
 //! expressions, which are kept as trees. A signal that cannot be said says why, and nothing here
 //! turns that into zero.
 
-mod ast;
+mod aggregated;
+mod answered;
+pub(super) mod ast;
 mod evaluate;
 mod expression;
 mod file;
+mod leaf;
 mod library;
 mod model;
 mod records;
@@ -17,8 +20,12 @@ use std::sync::Arc;
 
 use crate::signal::{SeriesBook, Snapshot};
 
+pub use aggregated::{Aggregates, Groups};
+pub(super) use answered::{Answered, fill_answered};
 pub use expression::{EXPRESSION_BYTES_MAX, ExpressionError, parse_expression};
+pub use leaf::{Leaf, Measure};
 pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};
+pub(super) use model::Form;
 pub use model::{Adapter, Entry, Role, Verified};
 
 pub(super) use evaluate::Instance;
@@ -49,7 +56,10 @@ pub(super) struct Source<'a> {
 /// Writes what `source` says about `scope` into `snapshot`, where nobody said it before.
 pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&str>) {
     let Source { adapter, instances, expected, .. } = *source;
-    let evaluation = Evaluation { adapter, instances, expected, scope, row: None };
+    let counted = instances.len();
+    let caveat = (counted < expected).then(|| format!("{counted} of {expected} instances"));
+    let caveat = caveat.as_deref();
+    let evaluation = Evaluation { adapter, instances, caveat, answers: None, scope, row: None };
     // A lazy metric that is missing counts nothing, but only on the page that would have it.
     let is_its_page = adapter.metrics().any(|metric| evaluation.has(&metric));
     let foreign =

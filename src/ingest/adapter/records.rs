@@ -55,6 +55,11 @@ impl<'a> Evaluation<'a> {
                     .ok_or_else(|| Unknown::Nothing(format!("no word stands for {number}")))
             }
             Part::Label { label, of } => {
+                if let Some(answers) = self.answers {
+                    let word = self.aggregated_word(answers, of, label);
+                    let word = word.map(|word| Value::Text(word.to_owned()));
+                    return word.ok_or_else(|| Unknown::missing(&of.metric));
+                }
                 let instances = self.instances.iter();
                 let mut on = instances
                     .flat_map(|one| one.book.values(&of.metric))

@@ -16,7 +16,7 @@ use super::config;
 use super::scrape::duration;
 use crate::diagnosis::{Reach, Within, reach};
 use crate::ingest::{
-    Adapter, ParsedScrape, ScrapeError, Scraper, SourceConfig, Target, cross_check,
+    Adapter, ParsedScrape, Road, ScrapeError, Scraper, SourceConfig, Target, cross_check,
 };
 use crate::runbook;
 use crate::signal::Quality;
@@ -66,7 +66,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let scraper = Scraper::new()?;
     let mut sources = Vec::new();
     for index in 0..file.toml.sources.len() {
-        let SourceConfig { target, adapter, .. } = file.source(index, &adapters)?;
+        let SourceConfig { road, adapter, .. } = file.source(index, &adapters)?;
+        let Road::Pages { target, .. } = road else { continue };
         let target = Target { timeout: args.timeout, ..target };
         let page = page(&scraper, &target, &adapter).await;
         sources.push(Checked { name: target.name, adapter, page });

@@ -1,6 +1,6 @@
 //! Puts what several sources say together into one snapshot per quota scope.
 //!
-//! Reads no clock and opens no socket: pages come in with their time, snapshots go out. So the
+//! Reads no clock and opens no socket: pages and answers come in with their time, snapshots go out. So the
 //! poller, the gateway's own snapshot and the drill on the virtual clock share it. The gateway is
 //! believed first, then the provider, then the clients; a later one only fills what is still unknown.
 //! A source that has been quiet for too long says nothing any more, and its signals say why.
@@ -14,6 +14,7 @@ use crate::signal::{Mono, Snapshot, Window};
 use super::adapter::{self, Adapter, Instance, Source};
 use super::exposition::{Format, Report, TooLarge};
 use super::intake::Intake;
+use super::prometheus::Answers;
 
 /// How long a source may be quiet before its numbers are no longer now, unless set otherwise:
 /// three intervals of the live screen.
@@ -68,9 +69,19 @@ pub const ONLY: &str = "";
 #[derive(Debug)]
 struct Entry {
     name: Arc<str>,
-    terms: SourceRules,
+    rules: SourceRules,
     /// By name; those that never had a page among them.
     members: BTreeMap<String, Member>,
+    /// The newest answers, of a source behind a query API.
+    told: Option<Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    answers: Arc<Answers>,
+    at: Mono,
+    /// See [`Member::scopes`].
+    scopes: BTreeSet<String>,
 }
 
 /// One instance of a source.
@@ -82,8 +93,8 @@ struct Member {
 }
 
 impl Member {
-    fn new(terms: &SourceRules) -> Self {
-        let intake = Intake::new(terms.window, terms.adapter.metrics());
+    fn new(rules: &SourceRules) -> Self {
+        let intake = Intake::new(rules.window, rules.adapter.metrics());
         Self { intake, scopes: BTreeSet::new() }
     }
 }
@@ -103,19 +114,19 @@ impl Assembler {
     }
 
     /// Adds a source with one instance, [`ONLY`].
-    pub fn add(&mut self, name: &str, terms: SourceRules) -> SourceId {
-        let members = BTreeMap::from([(ONLY.to_owned(), Member::new(&terms))]);
-        self.sources.push(Entry { name: name.into(), terms, members });
+    pub fn add(&mut self, name: &str, rules: SourceRules) -> SourceId {
+        let members = BTreeMap::from([(ONLY.to_owned(), Member::new(&rules))]);
+        self.sources.push(Entry { name: name.into(), rules, members, told: None });
         SourceId(self.sources.len() - 1)
     }
 
     /// Says which instances a source has now. Those that it has no more are forgotten with all that
     /// they counted.
     pub fn expect<'a>(&mut self, source: SourceId, instances: impl IntoIterator<Item = &'a str>) {
-        let Entry { terms, members, .. } = &mut self.sources[source.0];
+        let Entry { rules, members, .. } = &mut self.sources[source.0];
         let mut before = std::mem::take(members);
         let kept = instances.into_iter().map(|name| {
-            let member = before.remove(name).unwrap_or_else(|| Member::new(terms));
+            let member = before.remove(name).unwrap_or_else(|| Member::new(rules));
             (name.to_owned(), member)
         });
         *members = kept.collect();
@@ -133,16 +144,28 @@ impl Assembler {
         page: Page<'_>,
         at: Mono,
     ) -> Result<Report, TooLarge> {
-        let Entry { terms, members, .. } = &mut self.sources[source.0];
+        let Entry { rules, members, .. } = &mut self.sources[source.0];
         let Some(Member { intake, scopes }) = members.get_mut(instance) else {
             return Ok(Report::default());
         };
         let report = intake.accept(page.body, page.format, at)?;
-        let told = adapter::scopes(&terms.adapter, intake.book());
+        let told = adapter::scopes(&rules.adapter, intake.book());
         if !told.is_empty() {
             *scopes = told;
         }
         Ok(report)
+    }
+
+    /// Takes in what a query API answered about a source.
+    pub fn answer(&mut self, source: SourceId, answers: Arc<Answers>, at: Mono) {
+        let Entry { rules, told, .. } = &mut self.sources[source.0];
+        let mut scopes = answers.scopes(&rules.adapter);
+        if scopes.is_empty()
+            && let Some(before) = told.take()
+        {
+            scopes = before.scopes;
+        }
+        *told = Some(Told { answers, at, scopes });
     }
 
     /// Notes that a scrape of an instance failed: its series have a gap there.
@@ -160,7 +183,7 @@ impl Assembler {
     #[must_use]
     pub fn snapshots(&self, at: Mono) -> Vec<Snapshot> {
         let mut views: Vec<_> = self.sources.iter().filter_map(|one| View::of(one, at)).collect();
-        views.sort_by_key(|view| (view.entry.terms.adapter.role, Arc::clone(&view.entry.name)));
+        views.sort_by_key(|view| (view.entry.rules.adapter.role, Arc::clone(&view.entry.name)));
         if views.is_empty() {
             return Vec::new();
         }
@@ -183,9 +206,9 @@ pub struct OnePage {
 impl OnePage {
     /// The source called `name`.
     #[must_use]
-    pub fn new(name: &str, terms: SourceRules) -> Self {
+    pub fn new(name: &str, rules: SourceRules) -> Self {
         let mut assembler = Assembler::new();
-        let id = assembler.add(name, terms);
+        let id = assembler.add(name, rules);
         Self { assembler, id }
     }
 
@@ -209,64 +232,95 @@ impl OnePage {
 struct View<'a> {
     entry: &'a Entry,
     scopes: BTreeSet<&'a str>,
-    /// Those whose newest page is not too old.
-    answering: Vec<Instance<'a>>,
-    /// Since the oldest of their pages; since the newest page of all where none is answering.
+    voice: Voice<'a>,
+    /// Since the oldest of what is said; since the newest that was ever said by a silent source.
     age: Duration,
 }
 
+/// What a source says now.
+enum Voice<'a> {
+    /// The instances whose newest page is not too old, one at least.
+    Pages(Vec<Instance<'a>>),
+    Answers(&'a Answers),
+    Silent,
+}
+
 impl<'a> View<'a> {
-    /// `None` before the first page.
+    /// `None` before the source said anything.
     fn of(entry: &'a Entry, at: Mono) -> Option<Self> {
-        let members = || entry.members.values();
-        let ages = members().filter_map(|one| one.intake.book().newest());
-        let newest = ages.map(|newest| at.saturating_since(newest)).min()?;
-        let mut view = Self {
-            entry,
-            scopes: members().flat_map(|one| &one.scopes).map(String::as_str).collect(),
-            answering: Vec::new(),
-            age: newest,
-        };
-        for book in members().map(|one| one.intake.book()) {
-            let age = book.newest().map(|newest| at.saturating_since(newest));
-            if let Some(age) = age.filter(|age| *age <= entry.terms.stale_after) {
-                view.answering.push(Instance::new(book));
-                view.age = view.age.max(age);
-            }
+        match &entry.told {
+            Some(told) => Some(Self::of_answers(entry, told, at)),
+            None => Self::of_pages(entry, at),
         }
-        Some(view)
     }
 
-    fn source(&self) -> Source<'_> {
-        Source {
-            name: &self.entry.name,
-            adapter: &self.entry.terms.adapter,
-            instances: &self.answering,
-            expected: self.entry.members.len(),
-            age_s: self.age.as_secs_f64(),
+    fn of_pages(entry: &'a Entry, at: Mono) -> Option<Self> {
+        let members = || entry.members.values();
+        let ages = members().filter_map(|one| one.intake.book().newest());
+        let mut age = ages.map(|newest| at.saturating_since(newest)).min()?;
+        let mut answering = Vec::new();
+        for book in members().map(|one| one.intake.book()) {
+            let own = book.newest().map(|newest| at.saturating_since(newest));
+            if let Some(own) = own.filter(|own| *own <= entry.rules.stale_after) {
+                answering.push(Instance::new(book));
+                age = age.max(own);
+            }
+        }
+        let voice = if answering.is_empty() { Voice::Silent } else { Voice::Pages(answering) };
+        let scopes = members().flat_map(|one| &one.scopes).map(String::as_str).collect();
+        Some(Self { entry, scopes, voice, age })
+    }
+
+    fn of_answers(entry: &'a Entry, told: &'a Told, at: Mono) -> Self {
+        let Told { answers, at: taken, scopes } = told;
+        let age = at.saturating_since(*taken)
+            + Duration::try_from_secs_f64(answers.age_s()).unwrap_or(Duration::MAX);
+        let is_fresh = age <= entry.rules.stale_after.max(answers.fresh_for());
+        let voice = if is_fresh { Voice::Answers(answers) } else { Voice::Silent };
+        Self { entry, scopes: scopes.iter().map(String::as_str).collect(), voice, age }
+    }
+
+    /// Writes what it says about `scope` into `snapshot`.
+    fn fill(&self, snapshot: &mut Snapshot, scope: Option<&str>) {
+        let Entry { name, rules, members, .. } = self.entry;
+        let (adapter, age_s) = (&*rules.adapter, self.age.as_secs_f64());
+        let source =
+            |instances| Source { name, adapter, instances, expected: members.len(), age_s };
+        match &self.voice {
+            Voice::Pages(instances) => adapter::fill(snapshot, &source(instances), scope),
+            Voice::Answers(answers) => answers.fill(snapshot, name, adapter, scope, age_s),
+            Voice::Silent => adapter::stale(snapshot, &source(&[])),
+        }
+    }
+
+    /// What its rates are taken over, in seconds.
+    fn window_s(&self) -> Option<f64> {
+        match &self.voice {
+            Voice::Pages(instances) => {
+                let windows = instances.iter().filter_map(Instance::window);
+                windows.map(Window::seconds).reduce(f64::max)
+            }
+            Voice::Answers(answers) => Some(answers.window().as_secs_f64()),
+            Voice::Silent => None,
         }
     }
 }
 
 fn snapshot(scope: &str, is_only: bool, views: &[View<'_>]) -> Snapshot {
     let mut snapshot = Snapshot::new(scope, 0.0);
-    let mut longest: Option<Duration> = None;
+    let mut spans_s = Vec::new();
     for view in views {
         let selector = match view.scopes.contains(scope) {
             true => Some(scope),
             false if view.scopes.is_empty() && is_only => None,
             false => continue,
         };
-        longest = longest.max(Some(view.entry.terms.window));
-        if view.answering.is_empty() {
-            adapter::stale(&mut snapshot, &view.source());
-            continue;
-        }
-        adapter::fill(&mut snapshot, &view.source(), selector);
+        view.fill(&mut snapshot, selector);
+        spans_s.extend(view.window_s());
     }
-    let spans = views.iter().flat_map(|view| &view.answering).filter_map(Instance::window);
-    let span_s = spans.map(Window::seconds).reduce(f64::max);
-    snapshot.window_s = span_s.unwrap_or(longest.unwrap_or_default().as_secs_f64());
+    let wanted_s = views.iter().map(|view| view.entry.rules.window.as_secs_f64());
+    let longest_s = spans_s.into_iter().reduce(f64::max);
+    snapshot.window_s = longest_s.or_else(|| wanted_s.reduce(f64::max)).unwrap_or_default();
     snapshot
 }
 

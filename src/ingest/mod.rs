@@ -28,6 +28,6 @@ pub use discovery::{Discovery, DiscoveryError, Instance};
 pub use intake::Intake;
 pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX, degraded};
-pub use poller::{Fetched, PollConfig, Poller, SourceConfig};
+pub use poller::{Fetched, PollConfig, Poller, Road, SourceConfig};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
 pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

@@ -20,9 +20,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::signal::Mono;
 
 use super::adapter::Adapter;
+use super::assembler::ONLY;
 use super::discovery::{Discovery, Instance};
 use super::exposition::Format;
 use super::observation::Observation;
+use super::prometheus::{Answers, PrometheusError, PrometheusSource};
 use super::scrape::{ScrapeError, Scraper, Target};
 use ledger::Ledger;
 
@@ -42,23 +44,47 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 /// One source to poll.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// Its name and address as they are shown, its limits, and how it is asked.
-    pub target: Target,
-    /// Its pages.
-    pub instances: Discovery,
-    /// From scrape to scrape.
-    pub interval: Duration,
+    /// Its name on screen and in errors.
+    pub name: String,
+    /// Its address as it is shown.
+    pub url: String,
     /// How it is read.
     pub adapter: Arc<Adapter>,
+    /// From one time that it is asked to the next.
+    pub interval: Duration,
+    /// How long one answer may take.
+    pub timeout: Duration,
+    /// Where its numbers are.
+    pub road: Road,
+}
+
+/// How the numbers of a source are reached.
+#[derive(Clone, Debug)]
+pub enum Road {
+    /// By the metrics pages of its instances.
+    Pages {
+        /// How a page is asked for; each instance has an address of its own.
+        target: Target,
+        /// The pages.
+        instances: Discovery,
+    },
+    /// By the query API of a server that has scraped them.
+    Queries(Arc<PrometheusSource>),
 }
 
 impl SourceConfig {
     /// A source with one page, at the target's address, asked once a second.
     #[must_use]
     pub fn page(target: Target, adapter: Arc<Adapter>) -> Self {
-        let only = Instance { name: super::assembler::ONLY.to_owned(), url: target.url.clone() };
-        let instances = Discovery::Static(vec![only]);
-        Self { target, instances, interval: Duration::from_secs(1), adapter }
+        let only = Instance { name: ONLY.to_owned(), url: target.url.clone() };
+        Self {
+            name: target.name.clone(),
+            url: target.url.clone(),
+            adapter,
+            interval: Duration::from_secs(1),
+            timeout: target.timeout,
+            road: Road::Pages { target, instances: Discovery::Static(vec![only]) },
+        }
     }
 }
 
@@ -116,7 +142,12 @@ impl Poller {
         for (index, source) in config.sources.iter().enumerate() {
             let pace = Pace { start, interval: source.interval, origin: config.origin };
             let results = results.clone();
-            tasks.spawn(supervise(index, source.clone(), pace, fetch.clone(), results));
+            match source.road.clone() {
+                Road::Pages { target, instances } => {
+                    tasks.spawn(supervise(index, (target, instances), pace, fetch.clone(), results))
+                }
+                Road::Queries(queries) => tasks.spawn(ask(index, queries, pace, results)),
+            };
         }
         tasks.spawn(publish(config, start, inbox, observations));
         Self { _tasks: tasks }
@@ -154,12 +185,28 @@ enum News {
     Undiscovered(String),
     /// What one try of an instance came to.
     Polled { instance: Arc<str>, took: Duration, outcome: Fetched },
+    /// What a query API answered.
+    Answered(Result<Arc<Answers>, PrometheusError>),
+}
+
+/// Asks a query API at its pace. Its own time limit holds.
+async fn ask(index: usize, source: Arc<PrometheusSource>, pace: Pace, results: mpsc::Sender<Told>) {
+    let mut ticks = interval_at(pace.start, pace.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let news = News::Answered(source.poll().await.map(Arc::new));
+        let at = Mono::from_start(Instant::now().saturating_duration_since(pace.origin));
+        if results.send(Told { index, at, news }).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Keeps one polling task per instance of a source, whatever instances it has.
 async fn supervise<F, R>(
     index: usize,
-    source: SourceConfig,
+    (target, instances): (Target, Discovery),
     pace: Pace,
     fetch: F,
     results: mpsc::Sender<Told>,
@@ -173,7 +220,7 @@ async fn supervise<F, R>(
     lookups.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         lookups.tick().await;
-        let found = source.instances.instances().await;
+        let found = instances.instances().await;
         let at = Mono::from_start(Instant::now().saturating_duration_since(pace.origin));
         let news = match &found {
             Ok(found) => News::Instances(found.iter().map(|one| one.name.clone()).collect()),
@@ -191,7 +238,7 @@ async fn supervise<F, R>(
             stays
         });
         for instance in found {
-            let target = target_of(&source.target, &instance);
+            let target = target_of(&target, &instance);
             let start = Instant::now().max(pace.start) + jitter(&target.name, pace.interval);
             let name = Arc::from(instance.name.as_str());
             running.entry(instance).or_insert_with(|| {
@@ -200,7 +247,7 @@ async fn supervise<F, R>(
                 tasks.spawn(poll)
             });
         }
-        if matches!(source.instances, Discovery::Static(_)) {
+        if matches!(instances, Discovery::Static(_)) {
             std::future::pending::<()>().await;
         }
     }
@@ -209,7 +256,7 @@ async fn supervise<F, R>(
 /// The target of one instance. The only one of a source goes by the source's name.
 fn target_of(source: &Target, instance: &Instance) -> Arc<Target> {
     let name = match instance.name.as_str() {
-        super::assembler::ONLY => source.name.clone(),
+        ONLY => source.name.clone(),
         name => format!("{} {name}", source.name),
     };
     Arc::new(Target { name, url: instance.url.clone(), ..source.clone() })

@@ -12,6 +12,7 @@ use crate::signal::Mono;
 use super::super::assembler::{Assembler, Page, SourceId, SourceRules, WINDOW};
 use super::super::observation::{Observation, SourceStatus};
 use super::super::parsed::degraded;
+use super::super::prometheus::{Answers, PrometheusError};
 use super::super::scrape::{ScrapeError, no_sample};
 use super::{Fetched, News, PollConfig, STALE_INTERVALS, SourceConfig, Told, WINDOW_INTERVALS};
 
@@ -47,12 +48,12 @@ impl Ledger {
     pub(super) fn new(config: &PollConfig) -> Self {
         let mut assembler = Assembler::new();
         let sources = config.sources.iter().map(|source| {
-            let id = assembler.add(&source.target.name, terms(source));
+            let id = assembler.add(&source.name, rules(source));
             Kept {
                 id,
                 status: SourceStatus {
-                    name: source.target.name.clone(),
-                    url: source.target.url.clone(),
+                    name: source.name.clone(),
+                    url: source.url.clone(),
                     last_good: None,
                     error: None,
                     degraded: Vec::new(),
@@ -85,6 +86,13 @@ impl Ledger {
                 kept.instances = stay.collect();
             }
             News::Undiscovered(why) => kept.undiscovered = Some(why),
+            News::Answered(outcome) => {
+                kept.answered(&outcome, at);
+                if let Ok(answers) = outcome {
+                    self.assembler.answer(kept.id, answers, at);
+                }
+                return;
+            }
             News::Polled { instance, took, outcome } => {
                 let Some(member) = kept.instances.get_mut(&*instance) else { return };
                 kept.status.polls += 1;
@@ -120,10 +128,10 @@ impl Ledger {
 }
 
 /// How long the numbers of a source count, by how often and how patiently it is asked.
-fn terms(source: &SourceConfig) -> SourceRules {
-    let SourceConfig { interval, adapter, target, .. } = source;
+fn rules(source: &SourceConfig) -> SourceRules {
+    let SourceConfig { interval, adapter, timeout, .. } = source;
     // A page that takes long is not old while it is waited for.
-    let patience = target.timeout.saturating_add(*interval);
+    let patience = timeout.saturating_add(*interval);
     SourceRules {
         adapter: Arc::clone(adapter),
         window: WINDOW.max(interval.saturating_mul(WINDOW_INTERVALS)),
@@ -148,6 +156,26 @@ fn read(
 }
 
 impl Kept {
+    /// Notes how a query API answered. Where it did not, what it said last stays until it is too old.
+    fn answered(&mut self, outcome: &Result<Arc<Answers>, PrometheusError>, at: Mono) {
+        let status = &mut self.status;
+        status.polls += 1;
+        match outcome {
+            Ok(answers) => {
+                status.last_good = Some(at);
+                status.error = None;
+                status.warnings = answers.warnings().to_vec();
+                status.instances = answers.instances().unwrap_or((1, 1));
+                status.took_s = answers.took().as_secs_f64();
+                status.samples = answers.series();
+            }
+            Err(error) => {
+                status.failures += 1;
+                status.error = Some(error.to_string());
+            }
+        }
+    }
+
     /// Makes one line of what the instances say.
     fn summarize(&mut self) {
         let asked = || self.instances.values().filter(|one| one.was_asked);

@@ -103,7 +103,8 @@ async fn a_source_that_fails_is_named_grows_old_and_comes_back() {
 async fn a_source_that_hangs_is_cut_off_and_never_asked_twice_at_once() {
     let mut config = config(&["gateway", "provider"]);
     // Longer than the interval: the next ticks are skipped, not queued.
-    config.sources[1].target.timeout = Duration::from_millis(2500);
+    let Road::Pages { target, .. } = &mut config.sources[1].road else { panic!("pages") };
+    target.timeout = Duration::from_millis(2500);
     let origin = config.origin;
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(Mutex::new(0));
@@ -175,7 +176,8 @@ async fn one_instance_of_several_that_is_down_is_named_and_the_rest_goes_on() {
     let mut config = config(&["gateway"]);
     let instances = ["a", "b"]
         .map(|name| Instance { name: name.to_owned(), url: format!("http://{name}/metrics") });
-    config.sources[0].instances = Discovery::Static(instances.into());
+    let Road::Pages { instances: found, .. } = &mut config.sources[0].road else { panic!("pages") };
+    *found = Discovery::Static(instances.into());
     let origin = config.origin;
     let (sender, mut receiver) = watch::channel(None);
     let fetch = move |target: Arc<Target>| async move {

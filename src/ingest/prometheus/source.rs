@@ -149,8 +149,9 @@ impl PrometheusSource {
         let (first, rest) = queries.split_first().map_or(("", &[][..]), |(f, r)| (f.as_str(), r));
         round.take(self.api.query(first, None).await?);
         let told = questions.told(window, newest(&round.series));
-        let replies = stream::iter(rest).map(|query| self.api.query(query, told.now_s));
-        let replies: Vec<_> = replies.buffered(REQUESTS_MAX).try_collect().await?;
+        let asked: Vec<_> = rest.iter().map(|query| self.api.query(query, told.now_s)).collect();
+        let replies = stream::iter(asked).buffered(REQUESTS_MAX);
+        let replies: Vec<_> = replies.try_collect().await?;
         replies.into_iter().for_each(|reply| round.take(reply));
         let told = questions.told(window, newest(&round.series));
         self.remember(&told).await;
@@ -179,8 +180,9 @@ impl PrometheusSource {
         let range =
             Range { from_s: to_s - (span.as_secs_f64() / step_s).floor() * step_s, ..range };
         let queries = questions.queries();
-        let replies = stream::iter(&queries).map(|query| self.api.query_range(query, range));
-        let replies: Vec<_> = replies.buffered(REQUESTS_MAX).try_collect().await?;
+        let asked: Vec<_> =
+            queries.iter().map(|query| self.api.query_range(query, range)).collect();
+        let replies: Vec<_> = stream::iter(asked).buffered(REQUESTS_MAX).try_collect().await?;
         let mut round = Round::default();
         replies.into_iter().for_each(|reply| round.take(reply));
         let steps = by_step(std::mem::take(&mut round.series), to_s, step_s);

@@ -24,7 +24,9 @@ pub use adapter::{
 };
 pub use assembler::{Assembler, ONLY, OnePage, Page, STALE_AFTER, SourceId, SourceRules, WINDOW};
 pub use cross_check::{CrossCheck, cross_check};
-pub use discovery::{Discovery, DiscoveryError, Instance};
+pub use discovery::{
+    Discovery, DiscoveryError, Endpoint, INSTANCES_MAX, Instance, Scheme, page_url,
+};
 pub use intake::Intake;
 pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX, degraded};

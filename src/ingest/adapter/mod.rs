@@ -22,6 +22,7 @@ use crate::signal::{SeriesBook, Snapshot};
 
 pub use aggregated::{Aggregates, Groups};
 pub(super) use answered::{Answered, fill_answered};
+pub(super) use ast::Pattern;
 pub use expression::{EXPRESSION_BYTES_MAX, ExpressionError, parse_expression};
 pub use leaf::{Leaf, Measure};
 pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};

@@ -72,8 +72,12 @@ impl fmt::Display for Class {
 pub enum Meter {
     /// Requests per minute.
     Requests,
-    /// Tokens per minute.
+    /// Tokens per minute, of whatever kind.
     Tokens,
+    /// Tokens of requests per minute.
+    InputTokens,
+    /// Tokens of answers per minute.
+    OutputTokens,
     /// Requests per day.
     RequestsPerDay,
     /// Tokens per day.
@@ -91,6 +95,8 @@ impl Meter {
         match self {
             Self::Requests => "requests",
             Self::Tokens => "tokens",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
             Self::RequestsPerDay => "requests_per_day",
             Self::TokensPerDay => "tokens_per_day",
             Self::Concurrency => "concurrency",

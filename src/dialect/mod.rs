@@ -8,12 +8,14 @@
 mod class;
 mod hint;
 mod limits;
+mod notice;
 mod openai;
 mod span;
 mod usage;
 
 pub use class::{Answer, Class, Classified, HintSource, Meter, MeterReading};
 pub use limits::write_ratelimit_headers;
+pub use notice::{Notices, Since, answered_model, read_notices};
 pub use openai::classify;
 pub use span::{format_go_duration, parse_go_duration};
 pub use usage::{Usage, usage_from_tail};

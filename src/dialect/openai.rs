@@ -40,12 +40,12 @@ struct Envelope {
     error: Value,
 }
 
-/// Says what an answer means. `now` is used only for HTTP dates in an answer without a `Date` of its own.
+/// Says what an answer means. `now` is used only for dates in an answer without a `Date` of its own.
 #[must_use]
 pub fn classify(answer: &Answer<'_>, now: Option<DateTime<Utc>>) -> Classified {
     let body = &answer.body[..answer.body.len().min(BODY_LEN_MAX)];
     let error = if answer.status < 400 { ErrorBody::default() } else { read_error(body) };
-    let meters = read_ratelimit_headers(answer.headers);
+    let meters = read_ratelimit_headers(answer.headers, now);
     let hint = read_hint(answer.headers, &error.message, now);
     let (class, meter, why) = judge(answer.status, &error);
     let meter = meter.or_else(|| {

@@ -39,6 +39,7 @@ use super::settings::{Mode, RetryOwner, Settings};
 use crate::dialect::{Class, Meter, MeterReading};
 use crate::signal::Mono;
 
+mod hearing;
 mod retrying;
 mod steering;
 
@@ -321,11 +322,7 @@ impl Gate {
             return self.deliver(attempt.request, false);
         }
         if matches!(head.status, 429 | 503) || head.class == Class::PermanentQuota {
-            let meter = match head.meter {
-                Some(Meter::Tokens) => "tokens",
-                Some(Meter::Requests) => "requests",
-                _ => "none",
-            };
+            let meter = head.meter.map_or("none", Meter::word);
             scope.counters.refused(head.status, head.code.as_deref().unwrap_or("none"), meter);
             if let Some(hint) = head.hint {
                 scope.counters.hints += 1;

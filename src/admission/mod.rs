@@ -17,6 +17,7 @@ mod identity;
 mod queue;
 mod refusal;
 mod retry;
+mod said;
 mod scope;
 mod settings;
 
@@ -31,6 +32,7 @@ pub use gate::{Gate, guess_tokens};
 pub use identity::{ChainEntry, Identity, Original, Originals};
 pub use queue::{Lane, Queue};
 pub use refusal::{Reason, Refusal};
+pub use said::{MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
 pub use scope::{DatedReading, Scope, ScopeConfig};
 pub use settings::{
     Direction, FLAGS, FlagDef, FlagError, FlagValue, Kind, Mode, NamedPlan, PLANS, RetryOwner,

@@ -15,6 +15,7 @@ use super::identity::Originals;
 use super::queue::{Lane, Queue};
 use super::refusal::{Reason, Refusal};
 use super::retry::RetryBudget;
+use super::said::Said;
 use super::settings::{RetryOwner, Settings};
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
@@ -84,6 +85,7 @@ pub struct Scope {
     pub(super) originals: Originals,
     pub(super) counters: Counters,
     pub(super) readings: BTreeMap<Meter, DatedReading>,
+    pub(super) said: Said,
     pub(super) paused_until: Option<Mono>,
     pub(super) in_flight: u32,
     pub(super) service_time_s: Option<f64>,
@@ -106,6 +108,7 @@ impl Scope {
             originals: Originals::default(),
             counters: Counters::default(),
             readings: BTreeMap::new(),
+            said: Said::default(),
             paused_until: None,
             in_flight: 0,
             service_time_s: None,
@@ -303,6 +306,12 @@ impl Scope {
     #[must_use]
     pub const fn readings(&self) -> &BTreeMap<Meter, DatedReading> {
         &self.readings
+    }
+
+    /// What the provider says in passing.
+    #[must_use]
+    pub const fn said(&self) -> &Said {
+        &self.said
     }
 
     /// Permits in use.

@@ -3,13 +3,11 @@
 //! Counters without variable labels are written from the first scrape on, at zero; label sets that
 //! appear with their first event (reasons, codes, statuses) stay lazy and read as zero before.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::admission::{
-    Ending, FLAGS, Gate, Histogram, LATENCY_BOUNDS, Lane, Scope, Settings, TenantCounters,
-};
-use crate::dialect::Meter;
+use super::page::Page;
+use crate::admission::{Ending, FLAGS, Gate, Histogram, Lane, Scope, Settings, TenantCounters};
+use crate::dialect::{Meter, Since};
 use crate::signal::Mono;
 
 /// Windows of the exact recent counts, in seconds.
@@ -50,6 +48,7 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     work(&mut page, scopes);
     attempts(&mut page, scopes, now);
     quota(&mut page, scopes, now);
+    said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
     latency(&mut page, scopes);
@@ -226,10 +225,14 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
         }
     }
     for (name, help, rows) in [
-        ("weir_quota_limit", "Limit per minute of a meter.", limit),
+        (
+            "weir_quota_limit",
+            "Limit of a meter in its window: a minute, for those per day a day.",
+            limit,
+        ),
         ("weir_quota_remaining", "What is left of a meter.", remaining),
         ("weir_quota_reading_age_seconds", "Age of the reading.", age),
-        ("weir_quota_reset_seconds", "Time until the meter is full, as the provider says.", reset),
+        ("weir_quota_reset_seconds", "Time until the meter is full, when it was read.", reset),
     ] {
         page.family(name, "gauge", help);
         for ((scope, meter, source), value) in rows {
@@ -248,6 +251,38 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
         page.family(name, "counter", help);
         for scope in scopes {
             page.sample(name, &[("scope", &**scope.name())], read(scope));
+        }
+    }
+}
+
+/// The provider's words beside its meters. Nothing said is no series.
+fn said(page: &mut Page, scopes: &[Scope], now: Mono) {
+    let date = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%d").to_string();
+    let mut deprecated = Vec::new();
+    let mut sunset = Vec::new();
+    for scope in scopes {
+        let name = &**scope.name();
+        deprecated.extend(scope.said().deprecated(now).map(|since| match since {
+            Since::At(at) => (name, date(at)),
+            Since::Undated => (name, "undated".to_owned()),
+        }));
+        sunset.extend(scope.said().sunset(now).map(|at| (name, date(at))));
+    }
+    for (name, label, help, rows) in [
+        ("weir_provider_deprecated_info", "since", "The provider deprecates this.", deprecated),
+        ("weir_provider_sunset_info", "on", "The provider stops answering this.", sunset),
+    ] {
+        page.family(name, "gauge", help);
+        for (scope, date) in rows {
+            page.sample(name, &[("scope", scope), (label, &date)], 1.0);
+        }
+    }
+    let name = "weir_model_answers_total";
+    page.family(name, "counter", "Good answers by the model asked for and the one they name.");
+    for scope in scopes {
+        for ((asked, by), count) in scope.said().models() {
+            let labels = [("scope", &**scope.name()), ("asked", &**asked), ("model", &**by)];
+            page.count(name, &labels, *count);
         }
     }
 }
@@ -408,89 +443,4 @@ const fn count(n: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below 2^53")]
 const fn size(n: usize) -> f64 {
     n as f64
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.series(name, labels);
-        let _ = writeln!(self.text, " {value}");
-    }
-
-    fn count(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        self.series(name, labels);
-        let _ = writeln!(self.text, " {value}");
-    }
-
-    fn series(&mut self, name: &str, labels: &[(&str, &str)]) {
-        self.text.push_str(name);
-        for (place, (label, value)) in labels.iter().enumerate() {
-            self.text.push(if place == 0 { '{' } else { ',' });
-            let _ = write!(self.text, "{label}=\"");
-            for character in value.chars() {
-                match character {
-                    '\\' => self.text.push_str("\\\\"),
-                    '"' => self.text.push_str("\\\""),
-                    '\n' => self.text.push_str("\\n"),
-                    other => self.text.push(other),
-                }
-            }
-            self.text.push('"');
-        }
-        if !labels.is_empty() {
-            self.text.push('}');
-        }
-    }
-
-    fn per_scope(&mut self, scopes: &[Scope], name: &str, help: &str, read: fn(&Scope) -> u64) {
-        self.family(name, "counter", help);
-        for scope in scopes {
-            self.count(name, &[("scope", &**scope.name())], read(scope));
-        }
-    }
-
-    fn gauge(&mut self, scopes: &[Scope], name: &str, help: &str, read: impl Fn(&Scope) -> f64) {
-        self.family(name, "gauge", help);
-        for scope in scopes {
-            self.sample(name, &[("scope", &**scope.name())], read(scope));
-        }
-    }
-
-    /// A counter with one more label than the scope.
-    fn by(
-        &mut self,
-        scopes: &[Scope],
-        name: &str,
-        help: &str,
-        read: fn(&Scope) -> Vec<(&'static str, &'static str, u64)>,
-    ) {
-        self.family(name, "counter", help);
-        for scope in scopes {
-            for (label, value, count) in read(scope) {
-                self.count(name, &[("scope", &**scope.name()), (label, value)], count);
-            }
-        }
-    }
-
-    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
-        let bucket = format!("{name}_bucket");
-        let mut below = 0;
-        for (place, count) in histogram.buckets.iter().enumerate() {
-            below += count;
-            let bound = LATENCY_BOUNDS.get(place).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-            let mut labels = labels.to_vec();
-            labels.push(("le", &bound));
-            self.count(&bucket, &labels, below);
-        }
-        self.sample(&format!("{name}_sum"), labels, histogram.sum);
-        self.count(&format!("{name}_count"), labels, below);
-    }
 }

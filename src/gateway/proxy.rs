@@ -1,24 +1,23 @@
 //! The data plane: reads a request, offers it to the gate, carries out what the gate decides.
 //!
-//! Decides nothing itself. Bodies of answers are streamed and only their tail is looked at, for the
-//! provider's `usage`.
+//! Decides nothing itself. Good answers are streamed, see `relay`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use chrono::Utc;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Incoming};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry};
+use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
 use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
 use crate::admission::{
@@ -28,8 +27,6 @@ use crate::dialect::{self, Class};
 
 /// Bytes of an error body that are read before it is classified.
 const ERROR_BODY_MAX: usize = 1024 * 1024;
-/// Bytes of an answer's end that are kept to find `usage` in.
-const TAIL_MAX: usize = 16 * 1024;
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
 /// that the gateway writes itself.
@@ -174,8 +171,9 @@ impl Proxy {
             return Ok(error(StatusCode::NOT_FOUND, "weir_no_scope", &message));
         };
         let offer = self.offer(&parts, &body, &peek, scope);
+        let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
-        Ok(self.carry_out(ticket, &offer, &parts, body).await)
+        Ok(self.carry_out(ticket, &offer, asked, &parts, body).await)
     }
 
     fn offer(
@@ -228,9 +226,11 @@ impl Proxy {
         &self,
         mut ticket: Ticket,
         offer: &Offer,
+        asked: Option<Asked>,
         parts: &http::request::Parts,
         body: Bytes,
     ) -> Response<ProxyBody> {
+        let number = ticket.request().number();
         let mut held: Option<Held> = None;
         let mut sent: u32 = 0;
         loop {
@@ -241,7 +241,9 @@ impl Proxy {
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
                     let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
-                    return deliver(ticket, held, forbid_retry, attempts, queued);
+                    let mut response = answered(ticket, held, asked);
+                    annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
+                    return response;
                 }
                 Some(Effect::Refuse { refusal, .. }) => {
                     let scope = offer.scope;
@@ -271,7 +273,7 @@ impl Proxy {
         let left = offer.deadline.map_or(self.attempt_timeout, |deadline| {
             deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
         });
-        let exchange = self.exchange(attempt, parts, body);
+        let exchange = self.exchange(attempt, offer.scope, parts, body);
         let (ending, status, why) = match tokio::time::timeout(left, exchange).await {
             Ok(Ok(held)) => return held,
             Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
@@ -287,6 +289,7 @@ impl Proxy {
     async fn exchange(
         &self,
         attempt: AttemptId,
+        scope: ScopeId,
         parts: &http::request::Parts,
         body: Bytes,
     ) -> Result<Held, UpstreamError> {
@@ -305,7 +308,11 @@ impl Proxy {
             return Ok(answer);
         };
         let seen = classified(&dialect::Answer { status, headers: &head.headers, body: read });
-        self.shell.with(|gate, now| gate.handle_head(attempt, &seen, now));
+        let notices = dialect::read_notices(&head.headers);
+        self.shell.with(|gate, now| {
+            gate.handle_notices(scope, &notices, now);
+            gate.handle_head(attempt, &seen, now);
+        });
         Ok(answer)
     }
 
@@ -377,7 +384,7 @@ async fn read_error(mut head: http::response::Parts, mut body: UpstreamBody) -> 
 }
 
 fn classified(answer: &dialect::Answer<'_>) -> Head {
-    let seen = dialect::classify(answer, None);
+    let seen = dialect::classify(answer, Some(Utc::now()));
     let success = (200..300).contains(&answer.status);
     Head {
         status: answer.status,
@@ -389,23 +396,17 @@ fn classified(answer: &dialect::Answer<'_>) -> Head {
     }
 }
 
-fn deliver(
-    ticket: Ticket,
-    held: Held,
-    forbid_retry: bool,
-    attempts: u32,
-    queued: Duration,
-) -> Response<ProxyBody> {
-    let number = ticket.request().number();
-    let mut response = match held {
+/// What was held, as the caller gets it; the ticket ends with it.
+fn answered(ticket: Ticket, held: Held, asked: Option<Asked>) -> Response<ProxyBody> {
+    match held {
         // Nobody polls a body that has ended already.
         Held::Stream(parts, read, body) if read.is_empty() && body.is_end_stream() => {
             ticket.end(None);
             Response::from_parts(passed_on(parts), Either::Left(Full::new(read)))
         }
         Held::Stream(parts, read, body) => {
-            let relayed =
-                Relayed { read, body, tail: BytesMut::new(), ticket: Some(ticket), ended: false };
+            let asked = asked.filter(|_| parts.status.is_success());
+            let relayed = Relayed::new(read, body, ticket, asked);
             Response::from_parts(passed_on(parts), Either::Right(relayed))
         }
         Held::Whole(parts, body) => {
@@ -421,8 +422,17 @@ fn deliver(
             };
             error(status, code, why.as_deref().unwrap_or("the provider did not answer"))
         }
-    };
-    let headers = response.headers_mut();
+    }
+}
+
+/// Says what it took to get the answer.
+fn annotate(
+    headers: &mut HeaderMap,
+    number: u64,
+    forbid_retry: bool,
+    attempts: u32,
+    queued: Duration,
+) {
     let waited = u64::try_from(queued.as_millis()).unwrap_or(u64::MAX);
     headers.insert("x-weir-attempts", HeaderValue::from(attempts));
     headers.insert("x-weir-queue-ms", HeaderValue::from(waited));
@@ -430,7 +440,6 @@ fn deliver(
     if forbid_retry {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
-    response
 }
 
 fn passed_on(mut head: http::response::Parts) -> http::response::Parts {
@@ -513,83 +522,4 @@ fn identity(parts: &http::request::Parts, body: &Bytes) -> Identity {
     let mut first = [0; 16];
     first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     Identity::from_be_bytes(first)
-}
-
-/// A provider's body on its way to the caller; its end settles the reservation, dropping it early
-/// cancels the request.
-pub struct Relayed {
-    /// What was read before the gate decided.
-    read: Bytes,
-    body: Box<UpstreamBody>,
-    tail: BytesMut,
-    ticket: Option<Ticket>,
-    ended: bool,
-}
-
-impl Body for Relayed {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if !self.read.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read)))));
-        }
-        let polled = Pin::new(&mut *self.body).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(data) = frame.data_ref() {
-                    keep_tail(&mut self.tail, data);
-                }
-                // With a known length, nobody polls past the last byte.
-                if self.body.is_end_stream() {
-                    self.settle();
-                }
-            }
-            Poll::Ready(None) => self.settle(),
-            Poll::Ready(Some(Err(_))) => {
-                self.ended = true;
-                if let Some(ticket) = self.ticket.take() {
-                    ticket.broken();
-                }
-            }
-            Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let rest = self.body.size_hint();
-        let read = self.read.len() as u64;
-        let mut all = SizeHint::new();
-        all.set_lower(rest.lower() + read);
-        if let Some(upper) = rest.upper() {
-            all.set_upper(upper + read);
-        }
-        all
-    }
-}
-
-impl Relayed {
-    fn settle(&mut self) {
-        self.ended = true;
-        if let Some(ticket) = self.ticket.take() {
-            let usage = dialect::usage_from_tail(&self.tail);
-            ticket.end(usage.map(|usage| usage.total_tokens.as_f64()));
-        }
-    }
-}
-
-fn keep_tail(tail: &mut BytesMut, data: &Bytes) {
-    let data = &data[data.len().saturating_sub(TAIL_MAX)..];
-    let surplus = (tail.len() + data.len()).saturating_sub(TAIL_MAX);
-    if surplus > 0 {
-        let _ = tail.split_to(surplus);
-    }
-    tail.extend_from_slice(data);
 }

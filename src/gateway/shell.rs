@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::admission::{Effect, Gate, Offer, RequestId};
+use crate::admission::{Effect, Gate, Offer, RequestId, ScopeId};
 use crate::signal::Mono;
 
 /// Effects that one request can have pending: it asks for the next only after acting on the last.
@@ -141,6 +141,11 @@ impl Ticket {
     #[must_use]
     pub const fn request(&self) -> RequestId {
         self.request
+    }
+
+    /// A good answer to a request for the model `asked` names the model `by`.
+    pub fn answered_by(&self, scope: ScopeId, asked: &str, by: &str) {
+        self.shell.with(|gate, _| gate.handle_model(scope, asked, by));
     }
 
     /// The answer is complete; `billed` are the tokens of its `usage`.

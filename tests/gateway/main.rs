@@ -6,6 +6,7 @@ mod flags;
 mod identity;
 mod leaving;
 mod metrics;
+mod provider_words;
 mod refusals;
 mod sdk;
 mod support;

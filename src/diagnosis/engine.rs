@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::signal::{Mono, Snapshot};
 
+use super::change::Change;
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
 use super::history::{Readings, Ring, Single};
@@ -98,6 +99,19 @@ impl Diagnoser {
     #[must_use]
     pub const fn history(&self) -> &Ring {
         &self.ring
+    }
+
+    /// What changed beside the load, oldest first, at most [`super::CHANGES_MAX`].
+    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
+        self.ring.changes()
+    }
+
+    /// Takes in snapshots from before the first step, oldest first, as the past to compare with.
+    /// They say nothing about now, and once a step was made they are too late.
+    pub fn backfill(&mut self, samples: &[(Mono, Arc<Snapshot>)]) {
+        for (at, snapshot) in samples {
+            self.ring.push(Arc::new(complete(snapshot)), *at);
+        }
     }
 
     /// The runbooks.

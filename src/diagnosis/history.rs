@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::signal::{Mono, Quality, Snapshot, Value};
 
+use super::change::{Change, ChangeWatch};
 use super::derive::Completed;
 use super::predicate::Window;
 
@@ -20,6 +21,13 @@ pub const STALE_AFTER_S: f64 = 30.0;
 const QUARTER: Duration = Duration::from_mins(15);
 const HOUR: Duration = Duration::from_hours(1);
 
+/// What the names of past values end with, and how long ago that was.
+const PAST_NAMES: [(&str, Duration); 4] =
+    [("_15m_ago", QUARTER), ("_1h_ago", HOUR), ("_baseline", HOUR), ("_baseline_s", HOUR)];
+/// Signals that are relative to their own usual level, and whose level it is.
+const RELATIVE: [(&str, &str); 2] =
+    [("stage_slowdown", "stages_p95_s"), ("spend_rate_x_baseline", "spend_rate_x_baseline")];
+
 /// Why a reading is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gap {
@@ -27,8 +35,9 @@ pub enum Gap {
     NoData(Option<String>),
     /// It was known and is too old now.
     Stale,
-    /// Nothing to compare with: not watched for long enough, and no source gives the past value.
-    NoBaseline,
+    /// Nothing to compare with: not watched for long enough, and no source gives the past value, or
+    /// what has changed since, which makes the two no comparison.
+    NoBaseline(Option<String>),
     /// Watched for less than half of the window.
     WarmingUp,
     /// Part of it is not counted, so that the truth may lie beyond the threshold.
@@ -43,7 +52,8 @@ impl fmt::Display for Gap {
             Self::NoData(None) => f.write_str("no-data"),
             Self::NoData(Some(why)) => write!(f, "no-data: {why}"),
             Self::Stale => f.write_str("stale"),
-            Self::NoBaseline => f.write_str("no-baseline"),
+            Self::NoBaseline(None) => f.write_str("no-baseline"),
+            Self::NoBaseline(Some(why)) => write!(f, "no-baseline: {why}"),
             Self::WarmingUp => f.write_str("warming-up"),
             Self::LowerBound => f.write_str("no-data: counted in part only"),
             Self::WrongKind => f.write_str("no-data: not a number"),
@@ -113,12 +123,14 @@ impl Readings for Single<'_> {
     }
 }
 
-/// The last hour of one scope: every number that the predicates read, and the newest snapshot.
+/// The last hour of one scope: every number that the predicates read, the newest snapshot, and what
+/// changed beside the load.
 #[derive(Clone, Debug)]
 pub struct Ring {
     wanted: BTreeSet<String>,
     columns: BTreeMap<String, VecDeque<(Mono, f64)>>,
     newest: Arc<Completed>,
+    changes: ChangeWatch,
     now: Mono,
     began: Option<Mono>,
 }
@@ -131,6 +143,7 @@ impl Ring {
             wanted,
             columns: BTreeMap::new(),
             newest: Arc::new(Completed::default()),
+            changes: ChangeWatch::default(),
             now: Mono::START,
             began: None,
         }
@@ -143,6 +156,7 @@ impl Ring {
         }
         self.began.get_or_insert(at);
         self.now = at;
+        self.changes.step(&completed.snapshot, at);
         let horizon = at - KEPT;
         for path in &self.wanted {
             let number = newest(&completed.snapshot, path);
@@ -161,6 +175,11 @@ impl Ring {
     #[must_use]
     pub fn newest(&self) -> &Completed {
         &self.newest
+    }
+
+    /// What changed beside the load, oldest first.
+    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
+        self.changes.recent()
     }
 
     /// The numbers of a signal, oldest first, for a trend line. Empty when it is not kept.
@@ -199,6 +218,9 @@ impl Ring {
 
 impl Readings for Ring {
     fn number(&self, path: &str, window: Window) -> Result<Read<f64>, Gap> {
+        if let Some((of, ago)) = past_of(path) {
+            self.holds(of, ago)?;
+        }
         let Window::Span(span) = window else {
             return newest(&self.newest.snapshot, path).map_err(|gap| self.older(path, gap));
         };
@@ -218,6 +240,7 @@ impl Readings for Ring {
             Window::Fast => fast / 4,
             Window::Span(span) => span,
         };
+        self.holds(path, ago + span)?;
         let to = self.now - ago;
         if self.watched() >= ago
             && let Some(mean) = self.mean(path, span, to)
@@ -237,10 +260,36 @@ impl Readings for Ring {
 }
 
 impl Ring {
+    /// Whether the past of `path`, as far back as `reach`, can be compared with now.
+    fn holds(&self, path: &str, reach: Duration) -> Result<(), Gap> {
+        // Before the run's clock began there was no change that we know of.
+        let since = if self.now.since_start() > reach { self.now - reach } else { Mono::START };
+        let Some(change) = self.changes.voiding(path, since) else { return Ok(()) };
+        let ago = ago(self.now.saturating_since(change.at));
+        Err(Gap::NoBaseline(Some(format!("{} changed {ago} ago", change.what.name()))))
+    }
+
     /// What was once known and is not now is stale rather than absent.
     fn older(&self, path: &str, gap: Gap) -> Gap {
         let known = self.columns.get(path).is_some_and(|column| !column.is_empty());
         if known && matches!(gap, Gap::NoData(_)) { Gap::Stale } else { gap }
+    }
+}
+
+/// The signal whose past a path holds by its name, and how long ago that was.
+fn past_of(path: &str) -> Option<(&str, Duration)> {
+    let relative = RELATIVE.iter().find(|(name, _)| *name == path);
+    relative.map(|(_, of)| (*of, HOUR)).or_else(|| {
+        PAST_NAMES.iter().find_map(|(suffix, ago)| Some((root(path).strip_suffix(suffix)?, *ago)))
+    })
+}
+
+/// A distance in the words of a reason.
+fn ago(distance: Duration) -> String {
+    match distance.as_secs() {
+        seconds @ 0..90 => format!("{seconds} s"),
+        seconds @ 90..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
     }
 }
 
@@ -283,7 +332,7 @@ fn past_by_name(snapshot: &Snapshot, path: &str, ago: Duration) -> Result<Read<f
     suffixes
         .iter()
         .find_map(|suffix| newest(snapshot, &format!("{path}{suffix}")).ok())
-        .ok_or(Gap::NoBaseline)
+        .ok_or(Gap::NoBaseline(None))
 }
 
 #[cfg(test)]
@@ -320,7 +369,7 @@ mod tests {
         let ago = ring.number_ago("queue_depth", span(10), Duration::from_mins(1));
         assert!((value(ago) - 55.5).abs() < 1e-9);
         let hour = ring.number_ago("queue_depth", Window::Fast, HOUR);
-        assert_eq!(hour.expect_err("too young"), Gap::NoBaseline);
+        assert_eq!(hour.expect_err("too young"), Gap::NoBaseline(None));
         assert_eq!(ring.series("queue_depth").count(), 121);
     }
 
@@ -334,6 +383,39 @@ mod tests {
         assert_eq!(gap(&ring, Window::Fast), Gap::Stale);
         let other = ring.number("reset_s", Window::Fast).expect_err("unknown");
         assert_eq!(other, Gap::NoData(None));
+    }
+
+    #[test]
+    fn a_change_voids_the_past_until_it_is_older_than_distance_and_window() {
+        let mut ring = Ring::new(BTreeSet::from(["tpm_headroom".to_owned()]));
+        let push = |ring: &mut Ring, second: u32, limit: f64| {
+            let numbers =
+                [("tpm_headroom", 0.5), ("tpm_limit", limit), ("tpm_headroom_1h_ago", 0.7)];
+            ring.push(completed(&numbers), at(f64::from(second)));
+        };
+        let ask = |ring: &Ring| {
+            let read = ring.number_ago("tpm_headroom", span(60), QUARTER);
+            read.map(|read| read.value).map_err(|gap| gap.to_string())
+        };
+        for second in 0..1_200 {
+            push(&mut ring, second, 900.0);
+        }
+        assert_eq!(ask(&ring), Ok(0.5));
+        for second in 1_200..1_922 {
+            push(&mut ring, second, 450.0);
+        }
+        let why = "no-baseline: tpm_limit changed 12 min ago".to_owned();
+        assert_eq!(ask(&ring), Err(why.clone()));
+        // What a source gives under the name of the past is no better.
+        let named = ring.number("tpm_headroom_1h_ago", Window::Fast).expect_err("void");
+        assert_eq!(named.to_string(), why);
+        assert!(ring.number("tpm_headroom", span(60)).is_ok(), "now is now");
+        for second in 1_922..2_160 {
+            push(&mut ring, second, 450.0);
+        }
+        assert!(ask(&ring).is_err(), "the window still reaches back before the change");
+        push(&mut ring, 2_160, 450.0);
+        assert_eq!(ask(&ring), Ok(0.5));
     }
 
     #[test]
@@ -360,6 +442,6 @@ mod tests {
         assert_eq!(ago("originals_rps", 10), Ok(4.0));
         assert_eq!(ago("originals_rps", 900), Ok(9.0));
         assert_eq!(ago("tokens_per_request", 3_600), Ok(2.0));
-        assert_eq!(ago("tokens_per_request", 60), Err(Gap::NoBaseline));
+        assert_eq!(ago("tokens_per_request", 60), Err(Gap::NoBaseline(None)));
     }
 }

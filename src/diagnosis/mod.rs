@@ -1,5 +1,6 @@
 //! Decides which cause fits the evidence, and how sure that is. Does no I/O and reads no clock.
 
+mod change;
 mod codes;
 mod derive;
 mod engine;
@@ -13,6 +14,7 @@ mod tree;
 mod verdict;
 mod wire;
 
+pub use change::{CHANGES_MAX, Change, ChangeWatch, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
 pub use engine::{

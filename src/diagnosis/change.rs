@@ -1,0 +1,483 @@
+//! What changed about one scope beside its load: limits, tier, models, instances, deploys, prompt size.
+//!
+//! A change is an event, and it voids baselines: what is compared with an hour ago is compared with
+//! another quota, model or prompt. Which signals a change touches is the table [`touches`]. Takes
+//! only what is read fresh and exact, and a new value only once it was seen twice in a row, so that
+//! noise, a lost source, or our own configured limit standing in for the provider's is no change.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::signal::{Mono, Quality, Reading, Snapshot, Value};
+
+use super::history::STALE_AFTER_S;
+
+/// Changes of one scope that are remembered; the oldest go first.
+pub const CHANGES_MAX: usize = 64;
+/// Models of one scope that are told apart.
+const MODELS_MAX: usize = 64;
+/// A model that first answers within this time of watching was there before.
+const LEARNING: Duration = Duration::from_mins(5);
+/// A model that has not answered for so long, while others have, is gone.
+const MODEL_GONE: Duration = Duration::from_mins(10);
+/// Prompts have another size when they differ by this factor ...
+const PROMPT_FACTOR: f64 = 1.5;
+/// ... for so long, and were steady for so long before.
+const PROMPT_HOLD: Duration = Duration::from_mins(1);
+/// Share of a new reading in the level that prompts are held against, per reading.
+const PROMPT_GAIN: f64 = 0.02;
+
+/// The limits whose change is one, by signal.
+const LIMITS: &[&str] = &[
+    "rpm_limit",
+    "tpm_limit",
+    "itpm_limit",
+    "otpm_limit",
+    "rpd_limit",
+    "tpd_limit",
+    "day_limit",
+    "provider_concurrency_limit",
+];
+
+/// Words of the provider about itself, by path.
+const NOTICES: &[&str] =
+    &["provider_status", "provider_notices.deprecated_since", "provider_notices.sunset_on"];
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// The limit of one meter, by its signal.
+    Limit(&'static str),
+    /// Every limit at once.
+    Tier,
+    /// Which models answer.
+    Models,
+    /// How many instances of the gate there are.
+    Instances,
+    /// What the provider says about itself, by path.
+    Notice(&'static str),
+    /// There was a deploy.
+    Deploy,
+    /// How large prompts are.
+    PromptSize,
+}
+
+impl What {
+    /// Its name on screen, in reasons and in the journal.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limit(signal) | Self::Notice(signal) => signal,
+            Self::Tier => "tier",
+            Self::Models => "models",
+            Self::Instances => "replicas",
+            Self::Deploy => "deploy",
+            Self::PromptSize => "prompt size",
+        }
+    }
+}
+
+/// One side of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Level {
+    /// A number, in the unit of what changed.
+    Number(f64),
+    /// Words.
+    Words(String),
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number:.0}"),
+            Self::Words(words) => f.write_str(words),
+        }
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The quota scope.
+    pub scope: String,
+    /// What changed.
+    pub what: What,
+    /// From what; `None` where it was not known before.
+    pub from: Option<Level>,
+    /// To what.
+    pub to: Level,
+    /// When it was first seen; of a deploy, when it was.
+    pub at: Mono,
+}
+
+const OF_REQUESTS: &[&str] = &[
+    "rpm_limit",
+    "rpm_remaining",
+    "rpm_headroom",
+    "own_rpm_headroom",
+    "rpm_demand_ratio",
+    "rpm_use_ratio",
+    "rpm_reset_s",
+    "provider_429_requests_rps",
+];
+const OF_TOKENS: &[&str] = &[
+    "tpm_limit",
+    "tpm_remaining",
+    "tpm_headroom",
+    "own_tpm_headroom",
+    "tpm_demand_ratio",
+    "tpm_use_ratio",
+    "tpm_reset_s",
+    "itpm_limit",
+    "itpm_remaining",
+    "itpm_headroom",
+    "otpm_limit",
+    "otpm_remaining",
+    "otpm_headroom",
+    "provider_429_tokens_rps",
+];
+const OF_DAY: &[&str] =
+    &["day_limit", "day_remaining", "day_headroom", "rpd_headroom", "tpd_headroom"];
+/// What any limit moves, whichever meter it is on.
+const OF_ANY_LIMIT: &[&str] = &[
+    "own_used_ratio",
+    "provider_used_ratio",
+    "own_view_sum_ratio",
+    "reset_s",
+    "served_share",
+    "provider_429_rps",
+    "provider_429_share",
+    "provider_refused_rps",
+    "provider_refused_share",
+];
+const OF_TIME: &[&str] = &[
+    "latency_p50_s",
+    "latency_p95_s",
+    "latency_offered_p95_s",
+    "caller_latency_p95_s",
+    "provider_latency_p95_s",
+    "stages_p95_s",
+    "inflight_actual",
+    "inflight_gauge",
+];
+const OF_PROMPTS: &[&str] = &[
+    "tokens_per_request",
+    "est_tokens_per_request",
+    "actual_tokens_per_request",
+    "reserved_tokens_per_request",
+    "actual_output_tokens",
+    "requested_tokens_p50",
+    "requested_tokens_max",
+    "cached_share",
+    "estimate_error",
+    "embeds_per_original",
+    "spend_rate_x_baseline",
+];
+const OF_WORK: &[&str] =
+    &["amplification", "client_multiplication", "retries_share", "retry_header_share", "cache"];
+const OF_INSTANCES: &[&str] = &[
+    "own_rpm_headroom",
+    "own_tpm_headroom",
+    "own_used_ratio",
+    "own_view_sum_ratio",
+    "queue_depth",
+    "cpu_busy_ratio",
+    "worker_threads_busy",
+    "worker_threads_total",
+];
+
+/// The signals whose baseline a change voids. Demand (`originals_rps`) is nobody's quota, model or
+/// prompt and keeps its baseline; the size of prompts is compared with its own past on purpose.
+const fn touches(what: What) -> &'static [&'static [&'static str]] {
+    match what {
+        What::Limit(signal) => match signal.as_bytes() {
+            b"rpm_limit" => &[OF_REQUESTS, OF_ANY_LIMIT],
+            b"tpm_limit" | b"itpm_limit" | b"otpm_limit" => &[OF_TOKENS, OF_ANY_LIMIT],
+            b"provider_concurrency_limit" => &[OF_TIME, OF_ANY_LIMIT],
+            _ => &[OF_DAY, OF_ANY_LIMIT],
+        },
+        What::Tier => &[OF_REQUESTS, OF_TOKENS, OF_DAY, OF_ANY_LIMIT],
+        What::Models => &[OF_PROMPTS, OF_TIME],
+        What::Instances => &[OF_INSTANCES, OF_TIME],
+        What::Deploy => &[OF_PROMPTS, OF_TIME, OF_WORK],
+        What::PromptSize => {
+            &[OF_TIME, &["tpm_demand_ratio", "tpm_use_ratio", "spend_rate_x_baseline"]]
+        }
+        What::Notice(_) => &[],
+    }
+}
+
+/// A value and the other one that was seen since, once.
+#[derive(Clone, Debug)]
+struct Settled<T> {
+    value: T,
+    candidate: Option<(T, Mono)>,
+}
+
+impl<T: Clone + PartialEq> Settled<T> {
+    const fn new(value: T) -> Self {
+        Self { value, candidate: None }
+    }
+
+    /// What it was and since when it is another, once another has come twice in a row.
+    fn step(&mut self, seen: T, at: Mono) -> Option<(T, Mono)> {
+        if seen == self.value {
+            self.candidate = None;
+            return None;
+        }
+        match self.candidate.take() {
+            Some((candidate, since)) if candidate == seen => {
+                Some((std::mem::replace(&mut self.value, seen), since))
+            }
+            _ => {
+                self.candidate = Some((seen, at));
+                None
+            }
+        }
+    }
+}
+
+/// Watches one scope for changes. Call [`Self::step`] with every snapshot, in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeWatch {
+    began: Option<Mono>,
+    limits: BTreeMap<&'static str, Settled<u64>>,
+    replicas: Option<Settled<u64>>,
+    notices: BTreeMap<&'static str, Settled<String>>,
+    models: Models,
+    since_deploy_min: Option<f64>,
+    prompts: Prompts,
+    recent: VecDeque<Arc<Change>>,
+}
+
+impl ChangeWatch {
+    /// Takes the next snapshot.
+    pub fn step(&mut self, snapshot: &Snapshot, at: Mono) {
+        let began = *self.began.get_or_insert(at);
+        let mut found = self.limits(snapshot, at);
+        found.extend(self.replicas(snapshot, at));
+        found.extend(self.notices(snapshot, at));
+        let learning = at.saturating_since(began) < LEARNING;
+        found.extend(self.models.step(snapshot, learning, at));
+        found.extend(self.deploy(snapshot, at));
+        found.extend(self.prompts.step(snapshot, at));
+        for (what, from, to, at) in found {
+            if self.recent.len() == CHANGES_MAX {
+                self.recent.pop_front();
+            }
+            let scope = snapshot.scope.clone();
+            self.recent.push_back(Arc::new(Change { scope, what, from, to, at }));
+        }
+    }
+
+    /// The changes so far, oldest first, at most [`CHANGES_MAX`].
+    pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
+        self.recent.iter()
+    }
+
+    /// The newest change after `since` that touches the signal of a path.
+    #[must_use]
+    pub fn voiding(&self, path: &str, since: Mono) -> Option<&Change> {
+        let signal = path.split('.').next().unwrap_or(path);
+        let touched =
+            |change: &Change| touches(change.what).iter().any(|signals| signals.contains(&signal));
+        self.recent.iter().rev().map(AsRef::as_ref).find(|one| one.at > since && touched(one))
+    }
+
+    fn limits(&mut self, snapshot: &Snapshot, at: Mono) -> Vec<Found> {
+        // Which of the two day meters `day_limit` means may change without either changing.
+        let by_kind = ["rpd_limit", "tpd_limit"].iter().any(|one| snapshot.get(one).is_some());
+        let mut moved = Vec::new();
+        let mut read = 0_usize;
+        for name in LIMITS.iter().copied().filter(|name| *name != "day_limit" || !by_kind) {
+            let Some(limit) = exact(snapshot, name) else { continue };
+            read += 1;
+            let bits = limit.to_bits();
+            let settled = self.limits.entry(name).or_insert(Settled::new(bits));
+            if let Some((was, since)) = settled.step(bits, at) {
+                moved.push((name, f64::from_bits(was), limit, since));
+            }
+        }
+        let one = |(name, from, to, since)| {
+            (What::Limit(name), Some(Level::Number(from)), Level::Number(to), since)
+        };
+        if moved.len() < 2 || moved.len() < read {
+            return moved.into_iter().map(one).collect();
+        }
+        let since = moved.iter().map(|(.., since)| *since).min().unwrap_or(at);
+        let words = |side: fn(&(&str, f64, f64, Mono)) -> f64| {
+            let parts: Vec<_> = moved
+                .iter()
+                .map(|one| format!("{} {:.0}", one.0.trim_end_matches("_limit"), side(one)))
+                .collect();
+            Level::Words(parts.join(", "))
+        };
+        vec![(What::Tier, Some(words(|one| one.1)), words(|one| one.2), since)]
+    }
+
+    fn replicas(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {
+        let count = exact(snapshot, "replicas")?;
+        let settled = self.replicas.get_or_insert(Settled::new(count.to_bits()));
+        let (was, since) = settled.step(count.to_bits(), at)?;
+        let from = Level::Number(f64::from_bits(was));
+        Some((What::Instances, Some(from), Level::Number(count), since))
+    }
+
+    fn notices(&mut self, snapshot: &Snapshot, at: Mono) -> Vec<Found> {
+        let mut found = Vec::new();
+        for path in NOTICES {
+            let root = path.split('.').next().unwrap_or(path);
+            let Some(words) = fresh(snapshot, root)
+                .and_then(|_| snapshot.value(path))
+                .and_then(Value::as_text)
+                .map(str::to_owned)
+            else {
+                continue;
+            };
+            let to = Level::Words(words.clone());
+            match self.notices.get_mut(path) {
+                // A status has to be something at first; an announcement is news.
+                None => {
+                    if *path != "provider_status" {
+                        found.push((What::Notice(path), None, to, at));
+                    }
+                    self.notices.insert(path, Settled::new(words));
+                }
+                Some(settled) => {
+                    if let Some((was, since)) = settled.step(words, at) {
+                        found.push((What::Notice(path), Some(Level::Words(was)), to, since));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The minutes since the last deploy fall when there is another.
+    fn deploy(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {
+        let minutes = number(fresh(snapshot, "minutes_since_deploy")?)?.max(0.0);
+        let was = self.since_deploy_min.replace(minutes)?;
+        // A clock that is set a little or rounding is no deploy.
+        if minutes + 0.5 >= was {
+            return None;
+        }
+        let ago = Duration::try_from_secs_f64(minutes * 60.0).unwrap_or_default();
+        let words = |minutes: f64| Level::Words(format!("{minutes:.0} min ago"));
+        Some((What::Deploy, Some(words(was)), words(minutes), at - ago))
+    }
+}
+
+/// What changed, from what, to what, when.
+type Found = (What, Option<Level>, Level, Mono);
+
+/// Which models answer.
+#[derive(Clone, Debug, Default)]
+struct Models {
+    /// By id, when each answered last.
+    seen: BTreeMap<String, Mono>,
+    /// New ones that were seen once.
+    candidates: BTreeSet<String>,
+}
+
+impl Models {
+    fn step(&mut self, snapshot: &Snapshot, learning: bool, at: Mono) -> Option<Found> {
+        let reading = fresh(snapshot, "models")?;
+        let Value::List(rows) = &reading.value else { return None };
+        let id = |row: &Value| match row {
+            Value::Map(parts) => parts.get("id").and_then(Value::as_text).map(str::to_owned),
+            _ => None,
+        };
+        let now: BTreeSet<String> = rows.iter().take(MODELS_MAX).filter_map(id).collect();
+        if now.is_empty() {
+            return None;
+        }
+        let before = self.set();
+        let candidates = std::mem::take(&mut self.candidates);
+        for id in now {
+            let is_settled = self.seen.contains_key(&id) || learning || candidates.contains(&id);
+            if is_settled && (self.seen.len() < MODELS_MAX || self.seen.contains_key(&id)) {
+                self.seen.insert(id, at);
+            } else {
+                self.candidates.insert(id);
+            }
+        }
+        self.seen.retain(|_, last| at.saturating_since(*last) < MODEL_GONE);
+        let after = self.set();
+        let changed = before != after && !before.is_empty() && !learning;
+        changed.then(|| (What::Models, Some(Level::Words(before)), Level::Words(after), at))
+    }
+
+    fn set(&self) -> String {
+        self.seen.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How large prompts are, and since when they are of another size.
+#[derive(Clone, Debug, Default)]
+struct Prompts {
+    level: Option<f64>,
+    steady_since: Option<Mono>,
+    away: Option<Away>,
+}
+
+/// Readings on the other side of [`PROMPT_FACTOR`].
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    since: Mono,
+    larger: bool,
+    sum: f64,
+    count: f64,
+}
+
+impl Prompts {
+    fn step(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {
+        let tokens = exact(snapshot, "tokens_per_request").filter(|tokens| *tokens > 0.0)?;
+        let Some(level) = self.level else {
+            (self.level, self.steady_since) = (Some(tokens), Some(at));
+            return None;
+        };
+        let ratio = tokens / level;
+        let larger = ratio > PROMPT_FACTOR;
+        if !larger && ratio > 1.0 / PROMPT_FACTOR {
+            self.level = Some(level + PROMPT_GAIN * (tokens - level));
+            self.away = None;
+            return None;
+        }
+        let fresh = Away { since: at, larger, sum: 0.0, count: 0.0 };
+        let mut away = self.away.filter(|away| away.larger == larger).unwrap_or(fresh);
+        away.sum += tokens;
+        away.count += 1.0;
+        self.away = Some(away);
+        if at.saturating_since(away.since) < PROMPT_HOLD {
+            return None;
+        }
+        let to = away.sum / away.count;
+        let steady = self.steady_since.map_or(Duration::ZERO, |s| away.since.saturating_since(s));
+        (self.level, self.steady_since, self.away) = (Some(to), Some(away.since), None);
+        (steady >= PROMPT_HOLD).then_some((
+            What::PromptSize,
+            Some(Level::Number(level)),
+            Level::Number(to),
+            away.since,
+        ))
+    }
+}
+
+/// A reading that is not old.
+fn fresh<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Reading> {
+    snapshot.get(name).filter(|reading| reading.age_s <= STALE_AFTER_S)
+}
+
+fn number(reading: &Reading) -> Option<f64> {
+    reading.value.as_number().filter(|number| number.is_finite())
+}
+
+/// A number that was counted or told, not inferred, and is not old.
+fn exact(snapshot: &Snapshot, name: &str) -> Option<f64> {
+    fresh(snapshot, name).filter(|reading| reading.quality == Quality::Exact).and_then(number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 
 mod access;
 mod adapter;
+mod alertmanager;
+mod alerts;
 mod assembler;
 mod cross_check;
 mod discovery;
@@ -22,6 +24,10 @@ pub use adapter::{
     Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
     SCOPES_MAX, Verified, load_adapter, parse_expression,
 };
+pub use alertmanager::{
+    ALERT_INTERVAL, ALERT_TIMEOUT, AlertWatch, Alertmanager, AlertmanagerError,
+};
+pub use alerts::{ALERTS_MAX, Alert, AlertState, Alerts, SILENCES_MAX, Severity, Silence};
 pub use assembler::{Assembler, ONLY, OnePage, Page, STALE_AFTER, SourceId, SourceRules, WINDOW};
 pub use cross_check::{CrossCheck, cross_check};
 pub use discovery::{

@@ -1,11 +1,11 @@
 //! What the provider says in headers and answers, from its socket to the signals of the adapter.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
 use weir::ingest::exposition::Format;
-use weir::ingest::{Adapters, Assembler, ParsedScrape};
+use weir::ingest::{Adapters, OnePage, Page, SourceRules};
 use weir::signal::{Mono, Quality, Snapshot, Value};
 
 use crate::support::{Gate, Hand, WIDE, answer};
@@ -31,20 +31,21 @@ fn body(model: &str) -> String {
     json!({ "object": "list", "data": [], "model": model, "usage": usage }).to_string()
 }
 
-async fn page(gate: &Gate) -> ParsedScrape {
+async fn page(gate: &Gate) -> Vec<u8> {
     let url = format!("{}/metrics", gate.admin);
-    let reply = gate.http.send(Method::GET, &url, &[], "").await;
-    ParsedScrape::parse(&reply.body, Format::Text).expect("small")
+    gate.http.send(Method::GET, &url, &[], "").await.body.to_vec()
 }
 
 /// The signals of two pages a second apart, so that rates are counts.
-fn signals(pages: [&ParsedScrape; 2]) -> Snapshot {
+fn signals(pages: [&[u8]; 2]) -> Snapshot {
     let adapter = Adapters::shipped().get("weir").expect("ships with weir");
-    let mut assembler = Assembler::new(1.0);
-    for (second, page) in [0.0, 1.0].into_iter().zip(pages) {
-        assembler.accept("gateway", &Arc::clone(&adapter), page, Mono::from_secs_f64(second));
+    let window = Duration::from_secs(1);
+    let mut source = OnePage::new("gateway", SourceRules { window, ..SourceRules::new(adapter) });
+    for (second, body) in [0.0, 1.0].into_iter().zip(pages) {
+        let page = Page { body, format: Format::Text };
+        source.accept(page, Mono::from_secs_f64(second)).expect("small");
     }
-    assembler.snapshots(Mono::from_secs_f64(1.0)).remove(0)
+    source.snapshots(Mono::from_secs_f64(1.0)).remove(0)
 }
 
 /// What a gateway says after one answer with these headers.

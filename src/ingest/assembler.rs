@@ -94,7 +94,8 @@ struct Member {
 
 impl Member {
     fn new(rules: &SourceRules) -> Self {
-        let intake = Intake::new(rules.window, rules.adapter.metrics());
+        let intake =
+            Intake::new(rules.window, rules.adapter.metrics()).with_spans(rules.adapter.spans());
         Self { intake, scopes: BTreeSet::new() }
     }
 }

@@ -73,6 +73,15 @@ impl Intake {
         }
     }
 
+    /// The same intake, which also counts these metrics over spans longer than the window; see
+    /// [`SeriesBook::with_spans`].
+    #[must_use]
+    pub fn with_spans(mut self, spans: BTreeMap<String, Duration>) -> Self {
+        let spans = spans.into_iter().map(|(name, span)| (name.into_boxed_str(), span)).collect();
+        self.book = self.book.with_spans(spans);
+        self
+    }
+
     /// Takes a scrape in. A page without a single sample but with bad lines is a failed scrape, for
     /// nothing says that it was a metrics page.
     ///

@@ -97,7 +97,7 @@ struct Track {
     /// The process that it counts in; none when it will begin anew.
     process: Option<u64>,
     total: f64,
-    /// Totals of the scrapes that a window can still begin at, oldest first.
+    /// Totals at the moments when they changed, as far back as a span can still begin, oldest first.
     totals: VecDeque<(Mono, f64)>,
 }
 
@@ -105,6 +105,10 @@ struct Track {
 #[derive(Debug)]
 pub struct SeriesBook {
     window: Duration,
+    /// Metrics that are counted over a longer span, and how long.
+    spans: BTreeMap<Box<str>, Duration>,
+    /// When the first scrape was taken.
+    began: Option<Mono>,
     families: BTreeMap<Box<str>, BTreeMap<Labels, Track>>,
     rounds: VecDeque<Mono>,
     process_start_s: Option<f64>,
@@ -119,12 +123,22 @@ impl SeriesBook {
     pub const fn new(window: Duration) -> Self {
         Self {
             window,
+            spans: BTreeMap::new(),
+            began: None,
             families: BTreeMap::new(),
             rounds: VecDeque::new(),
             process_start_s: None,
             process: 0,
             was_complete: false,
         }
+    }
+
+    /// The same book, which also counts these metrics over spans longer than the window. Meant for
+    /// counters of rare events: each change is kept for as long.
+    #[must_use]
+    pub fn with_spans(mut self, spans: BTreeMap<Box<str>, Duration>) -> Self {
+        self.spans = spans;
+        self
     }
 
     /// Takes a scrape in. One that is not later than the newest is ignored.
@@ -145,6 +159,7 @@ impl SeriesBook {
             self.point(point, newborn_counts, at);
         }
         self.was_complete = round.is_complete;
+        self.began.get_or_insert(at);
         self.rounds.push_back(at);
         self.forget(at);
     }
@@ -167,11 +182,15 @@ impl SeriesBook {
                 return;
             }
             let restarted = track.process != Some(self.process);
-            track.total += counter_increase(track.value, point.value, restarted);
+            let gained = counter_increase(track.value, point.value, restarted);
             track.value = point.value;
             track.seen = at;
             track.process = Some(self.process);
-            track.totals.push_back((at, track.total));
+            // A counter that stands still, as most do, costs no room. NaN is a change.
+            if gained != 0.0 {
+                track.total += gained;
+                track.totals.push_back((at, track.total));
+            }
         } else {
             let total =
                 if newborn_counts { counter_increase(0.0, point.value, false) } else { 0.0 };
@@ -188,12 +207,14 @@ impl SeriesBook {
 
     /// Drops what no window can begin at any more, and series of processes that are gone.
     fn forget(&mut self, at: Mono) {
-        let oldest = at - self.window.mul_f64(WINDOW_STRETCH);
+        let reach = self.window.mul_f64(WINDOW_STRETCH);
+        let oldest = at - reach;
         while self.rounds.front().is_some_and(|round| *round < oldest) {
             self.rounds.pop_front();
         }
         let process = Some(self.process);
-        self.families.retain(|_, family| {
+        self.families.retain(|name, family| {
+            let oldest = at - self.spans.get(name).map_or(reach, |span| reach.max(*span));
             family.retain(|_, track| track.process == process || track.seen >= oldest);
             for track in family.values_mut() {
                 while track.totals.get(1).is_some_and(|(next, _)| *next <= oldest) {
@@ -234,6 +255,24 @@ impl SeriesBook {
             // No total that early: the series was born inside the window, at 0.
             (labels, track.total - before.map_or(0.0, |(_, total)| *total))
         })
+    }
+
+    /// What each series of a counter gained in the `span` before the newest scrape, or since the
+    /// first scrape where that is later; see [`Self::with_spans`].
+    pub fn increases_over(
+        &self,
+        name: &str,
+        span: Duration,
+    ) -> impl Iterator<Item = (&Labels, f64)> {
+        let to = self.newest().unwrap_or(Mono::START);
+        self.increases(name, Window { from: to - span, to })
+    }
+
+    /// How long scrapes have been coming.
+    #[must_use]
+    pub fn seen_for(&self) -> Duration {
+        let seen = self.newest().zip(self.began);
+        seen.map_or(Duration::ZERO, |(newest, began)| newest.saturating_since(began))
     }
 
     /// What each series of a metric says in the newest scrape.

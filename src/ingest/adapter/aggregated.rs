@@ -5,12 +5,13 @@
 //! everything else that is missing is unknown. Knows no query language.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::signal::{Bucket, Labels};
 
 use super::SCOPES_MAX;
 use super::ast::{Fold, Selector, Series, bucket_metric};
-use super::evaluate::{Evaluation, Item, Tags, Unknown, WARMING_UP, folded};
+use super::evaluate::{Evaluation, Item, Scalar, Tags, Unknown, WARMING_UP, folded};
 use super::leaf::{BOUND_LABEL, Kept, Leaf, Measure};
 use super::model::Adapter;
 
@@ -107,6 +108,20 @@ impl<'a> Evaluation<'a> {
         Ok(items.iter().filter_map(bucket).collect())
     }
 
+    /// What the selected series gained in `span`.
+    pub(super) fn aggregated_over(
+        &self,
+        from: &'a Aggregates,
+        of: &Selector,
+        span: Duration,
+    ) -> Result<Scalar, Unknown> {
+        let leaf = Leaf::over(of, span, self.labels());
+        let items = leaf.map_or_else(|| Ok(Vec::new()), |leaf| self.leaf(from, &leaf))?;
+        let gained = items.iter().fold(0.0, |sum, item| sum + item.value);
+        // Prometheus does not count what a new series began with.
+        Ok(Scalar::exact(gained).at_least())
+    }
+
     /// What the selected series gained, with the value of one label.
     pub(super) fn aggregated_gains(
         &self,
@@ -161,7 +176,8 @@ impl<'a> Evaluation<'a> {
         }
         let window_s = from.window_s.ok_or_else(|| Unknown::Nothing(WARMING_UP.to_owned()))?;
         // A group's sum can be added to; its largest or their number cannot be made good.
-        if leaf.measure == Measure::Increases && leaf.fold == Fold::Sum && leaf.kept.is_empty() {
+        let is_window = leaf.measure == Measure::Increases && leaf.span.is_none();
+        if is_window && leaf.fold == Fold::Sum && leaf.kept.is_empty() {
             let newborn = from.newborn.get(&**metric).into_iter().flatten();
             let newborn = newborn.filter(|(labels, _)| self.selects(&leaf.of, labels));
             items.extend(

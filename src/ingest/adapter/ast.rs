@@ -4,6 +4,7 @@
 //! reached through Prometheus. Holds no values and knows no gateway.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A text in which `*` stands for anything and `?` for any one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +215,13 @@ pub enum Expr {
         /// The histogram, without `_bucket`.
         of: Selector,
     },
+    /// What counters gained over a span of their own, longer than the window, added up.
+    Over {
+        /// The counters.
+        of: Selector,
+        /// The span.
+        span: Duration,
+    },
     /// Two numbers made one.
     Binary {
         /// How.
@@ -251,7 +259,11 @@ impl Expr {
                 right.walk(visit);
             }
             Self::Clamp { of, .. } | Self::Above { of, .. } => of.walk(visit),
-            Self::Number(_) | Self::Signal(_) | Self::Fold { .. } | Self::Quantile { .. } => {}
+            Self::Number(_)
+            | Self::Signal(_)
+            | Self::Fold { .. }
+            | Self::Quantile { .. }
+            | Self::Over { .. } => {}
         }
     }
 
@@ -262,6 +274,7 @@ impl Expr {
         self.walk(&mut |node| match node {
             Self::Fold { of, .. } => metrics.push(of.selector().metric.to_string()),
             Self::Quantile { of, .. } => metrics.push(bucket_metric(&of.metric)),
+            Self::Over { of, .. } => metrics.push(of.metric.to_string()),
             _ => {}
         });
         metrics
@@ -273,7 +286,9 @@ impl Expr {
         match self {
             Self::Number(number) => *number >= 0.0,
             // The other signal has been judged by its own expression.
-            Self::Signal(_) | Self::Fold { fold: Fold::Sum | Fold::Count, .. } => true,
+            Self::Signal(_)
+            | Self::Over { .. }
+            | Self::Fold { fold: Fold::Sum | Fold::Count, .. } => true,
             Self::Binary { op: Op::Add, left, right } => left.adds_up() && right.adds_up(),
             Self::Binary { op: Op::Multiply, left, right } => match (&**left, &**right) {
                 (Self::Number(by), of) | (of, Self::Number(by)) => *by >= 0.0 && of.adds_up(),
@@ -285,6 +300,18 @@ impl Expr {
             | Self::Clamp { .. }
             | Self::Above { .. } => false,
         }
+    }
+
+    /// The metrics that are counted over a span of their own.
+    #[must_use]
+    pub fn spans(&self) -> Vec<(&str, Duration)> {
+        let mut spans = Vec::new();
+        self.walk(&mut |node| {
+            if let Self::Over { of, span } = node {
+                spans.push((&*of.metric, *span));
+            }
+        });
+        spans
     }
 
     /// The signals that it refers to.

@@ -7,6 +7,8 @@
 //! What cannot be said comes out as a reason, never as zero. Gauges that hold a placeholder (`NaN`,
 //! an infinity, 2^63 and more, which stand for "no limit" or for a counter below zero) say nothing.
 
+use std::time::Duration;
+
 use crate::signal::{Bucket, Labels, Quality, SeriesBook, Value, Window, histogram_quantile};
 
 use super::aggregated::Aggregates;
@@ -71,8 +73,13 @@ pub(super) struct Scalar {
 }
 
 impl Scalar {
-    const fn exact(value: f64) -> Self {
+    pub(super) const fn exact(value: f64) -> Self {
         Self { value, quality: Quality::Exact, age_s: 0.0, note: None, is_floor: false }
+    }
+
+    /// The same as a lower bound.
+    pub(super) fn at_least(self) -> Self {
+        Self { quality: Quality::LowerBound, ..self }
     }
 
     /// The two as one number: as good as the worse, as old as the older.
@@ -239,6 +246,7 @@ impl<'a> Evaluation<'a> {
             Expr::Signal(name) => self.signal(name)?,
             Expr::Fold { fold, of } => Scalar::exact(self.fold(*fold, of)?),
             Expr::Quantile { q, of } => self.quantile(*q, of)?,
+            Expr::Over { of, span } => self.over(of, *span)?,
             Expr::Binary { op, left, right } => self.binary(*op, left, right)?,
             Expr::Clamp { of, min, max } => clamped(self.scalar(of)?, *min, *max),
             Expr::Above { of, bound } => {
@@ -396,6 +404,34 @@ impl<'a> Evaluation<'a> {
             return Err(Unknown::missing(&selector.metric));
         }
         Ok(selected)
+    }
+
+    /// What the selected series gained in `span`; a lower bound while they were not seen for that long.
+    fn over(&self, selector: &'a Selector, span: Duration) -> Result<Scalar, Unknown> {
+        if let Some(answers) = self.answers {
+            return self.aggregated_over(answers, selector, span);
+        }
+        if !self.has(&selector.metric) && !self.adapter.is_lazy(&selector.metric) {
+            return Err(Unknown::missing(&selector.metric));
+        }
+        let mut gained = 0.0;
+        let mut seen: Option<Duration> = None;
+        for (book, _) in self.windows()? {
+            let gains = book.increases_over(&selector.metric, span);
+            let selected = gains.filter(|(labels, _)| self.selects(selector, labels));
+            gained += selected.fold(0.0, |sum, (_, gained)| sum + gained);
+            let own = book.seen_for();
+            seen = Some(seen.map_or(own, |shortest| shortest.min(own)));
+        }
+        let scalar = Scalar::exact(gained);
+        Ok(match seen.filter(|seen| *seen < span) {
+            None => scalar,
+            Some(seen) => Scalar {
+                quality: Quality::LowerBound,
+                note: Some(format!("in the {} min since weir looks", seen.as_secs() / 60)),
+                ..scalar
+            },
+        })
     }
 
     /// The increases of the selected series with the value of one label.

@@ -7,7 +7,7 @@
 //! selector  = metric  or  metric{label = "x", label != "x", label in ["a", "b"], label not in ["c*"]}
 //! series    = selector | rate(selector) | increase(selector)
 //!           | (sum|min|max|count) by (label, ...) (series) | series > number | series == number
-//! value     = number | signal | rate(selector) | increase(selector)
+//! value     = number | signal | rate(selector) | increase(selector) | increase(selector, 1h)
 //!           | (sum|min|max|count)(series) | quantile(number, histogram) | clamp(value, number, number)
 //!           | (value) | value + - * / value | value > number
 //! ```
@@ -15,12 +15,18 @@
 //! `rate` and `increase` of several series are added up. In a label's value `*` stands for anything
 //! and `?` for any one character; a missing label has the value `""`.
 
+use std::time::Duration;
+
 use thiserror::Error;
+
+use crate::signal::{WATCHED, parse_duration};
 
 use super::ast::{Expr, Fold, Keep, Matcher, Op, Pattern, Selector, Series};
 
 /// Longest expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 2_000;
+/// Longest span of an increase: as long as anything is remembered.
+const SPAN_MAX: Duration = WATCHED;
 /// Deepest nesting.
 const DEPTH_MAX: usize = 24;
 
@@ -214,7 +220,8 @@ impl<'a> Parser<'a> {
             let word = parser.peek_word();
             match word {
                 "" => Ok(Expr::Number(parser.number()?)),
-                "rate" | "increase" => Ok(Expr::Fold { fold: Fold::Sum, of: parser.series()? }),
+                "rate" => Ok(Expr::Fold { fold: Fold::Sum, of: parser.series()? }),
+                "increase" => parser.increase(),
                 "quantile" => parser.quantile(),
                 "clamp" => parser.clamp(),
                 _ if fold(word).is_some() => parser.fold(),
@@ -247,6 +254,24 @@ impl<'a> Parser<'a> {
         let of = self.kept_series()?;
         self.expect(")")?;
         Ok(Expr::Fold { fold, of })
+    }
+
+    fn increase(&mut self) -> Parsed<Expr> {
+        self.word("`increase`")?;
+        self.expect("(")?;
+        let of = self.selector()?;
+        if !self.eat(",") {
+            self.expect(")")?;
+            return Ok(Expr::Fold { fold: Fold::Sum, of: Series::Increases(of) });
+        }
+        let rest = self.rest();
+        let text = rest[..rest.find(')').unwrap_or(rest.len())].trim_end();
+        let Some(span) = parse_duration(text).filter(|span| *span <= SPAN_MAX) else {
+            return Err(self.error("a span is expected, such as 15m, 1h at most,"));
+        };
+        self.at += text.len();
+        self.expect(")")?;
+        Ok(Expr::Over { of, span })
     }
 
     fn quantile(&mut self) -> Parsed<Expr> {
@@ -403,6 +428,8 @@ mod tests {
             "(rate(a)) / rate(b) > 0",
             &Expr::Above { of: Box::new(binary(Op::Divide, rate("a"), rate("b"))), bound: 0.0 },
         );
+        let span = Duration::from_mins(15);
+        check("increase(a, 15m)", &Expr::Over { of: selector("a"), span });
         check("quantile(0.95, h)", &Expr::Quantile { q: 0.95, of: selector("h") });
         check(
             "count(min by (id, x) (g) == 2)",
@@ -453,6 +480,9 @@ mod tests {
             ("quantile(95, a)", "a quantile lies in 0..=1"),
             ("clamp(1, 2, 1)", "the lower bound is above"),
             ("1e999", "the number is too large"),
+            ("increase(a, 2h)", "a span is expected, such as 15m, 1h at most, at character 13"),
+            ("increase(a, b)", "a span is expected"),
+            ("rate(a, 1h)", "`)` is expected at character 7"),
             (deep.as_str(), "nested deeper than 24"),
         ] {
             let error = parse_expression(text).expect_err(text).to_string();

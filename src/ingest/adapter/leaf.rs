@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use super::ast::{Expr, Fold, Keep, Selector, Series, bucket_metric};
 use super::model::{Adapter, Entry, Form, Part, Reading};
@@ -34,6 +35,8 @@ pub struct Leaf {
     pub measure: Measure,
     /// Of which series.
     pub of: Selector,
+    /// The span of an increase, where it is not the window.
+    pub span: Option<Duration>,
     /// Which numbers are left before they are folded.
     pub kept: Vec<(Keep, f64)>,
     /// Whether a sum of increases stands for one of rates: divided by the window, they share a leaf.
@@ -43,8 +46,8 @@ pub struct Leaf {
 impl fmt::Display for Leaf {
     /// Two leaves that ask the same read the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fold, by, measure, of, kept, .. } = self;
-        write!(f, "{fold:?} by {by:?} of {measure:?} {of} {kept:?}")
+        let Self { fold, by, measure, of, span, kept, .. } = self;
+        write!(f, "{fold:?} by {by:?} of {measure:?} {of} {span:?} {kept:?}")
     }
 }
 
@@ -82,7 +85,13 @@ impl Leaf {
                 all.push(label.to_owned());
             }
         }
-        Some(Self { fold, by: all, measure, of: of.clone(), kept, per_second })
+        Some(Self { fold, by: all, measure, of: of.clone(), span: None, kept, per_second })
+    }
+
+    /// What counters gained over a span of their own.
+    pub(super) fn over(of: &Selector, span: Duration, labels: Kept<'_>) -> Option<Self> {
+        let leaf = Self::new(Fold::Sum, &[], &Series::Increases(of.clone()), labels)?;
+        Some(Self { span: Some(span), ..leaf })
     }
 
     /// What each bucket of a histogram gained.
@@ -174,6 +183,7 @@ impl<'a> Leaves<'a> {
         expr.walk(&mut |node| match node {
             Expr::Fold { fold, of } => self.folds(*fold, &[], of, labels),
             Expr::Quantile { of, .. } => self.add(Leaf::buckets(of, labels)),
+            Expr::Over { of, span } => self.add(Leaf::over(of, *span, labels)),
             _ => {}
         });
     }

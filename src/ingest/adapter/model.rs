@@ -3,6 +3,7 @@
 //! Knows neither the file it came from nor any series.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::signal::Quality;
 
@@ -77,6 +78,24 @@ impl Adapter {
     /// Every metric that it reads.
     pub fn metrics(&self) -> impl Iterator<Item = String> {
         self.signals.values().flat_map(Entry::metrics)
+    }
+
+    /// The metrics that are counted over a span of their own, each with its longest.
+    #[must_use]
+    pub fn spans(&self) -> BTreeMap<String, Duration> {
+        let mut spans: BTreeMap<String, Duration> = BTreeMap::new();
+        let entries = self.signals.values();
+        let readings = entries.filter_map(|entry| match entry {
+            Entry::Readings(readings) => Some(readings),
+            Entry::Absent(_) => None,
+        });
+        for expr in readings.flatten().flat_map(Reading::expressions) {
+            for (metric, span) in expr.spans() {
+                let longest = spans.entry(metric.to_owned()).or_default();
+                *longest = span.max(*longest);
+            }
+        }
+        spans
     }
 
     /// Whether none of a metric's series means that nothing happened.

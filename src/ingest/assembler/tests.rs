@@ -253,6 +253,39 @@ fn a_limit_that_the_provider_has_not_told_stays_unknown() {
 }
 
 #[test]
+fn rare_events_are_counted_over_an_hour() {
+    let mut pages = Pages::default();
+    let opens = |second: u32| match second {
+        0..600 => 7,
+        600..4_500 => 9,
+        _ => 12,
+    };
+    for second in (0..=5_000_u32).step_by(10) {
+        let page = format!(
+            "weir_breaker_transitions_total{{scope=\"s\",to=\"open\"}} {}\n",
+            opens(second)
+        );
+        pages.accept("gateway", &Adapter::weir(), &page, at(f64::from(second)));
+        let snapshot = &pages.snapshots(at(f64::from(second)))[0];
+        let Some(reading) = snapshot.get("breaker_opens_per_hour") else {
+            assert_eq!(second, 0, "{:?}", snapshot.absent);
+            continue;
+        };
+        let (expected, quality) = match second {
+            ..600 => (0.0, Quality::LowerBound),
+            600..3_600 => (2.0, Quality::LowerBound),
+            3_600..4_200 => (2.0, Quality::Exact),
+            4_200..4_500 => (0.0, Quality::Exact),
+            4_500.. => (3.0, Quality::Exact),
+        };
+        assert_eq!(reading.value, Value::Number(expected), "{second}");
+        assert_eq!(reading.quality, quality, "{second}");
+        let note = reading.note.as_deref().unwrap_or_default();
+        assert_eq!(note.contains("min since weir looks"), second < 3_600, "{second}: {note}");
+    }
+}
+
+#[test]
 fn tenants_come_as_rows_with_shares() {
     let page = |n: f64| {
         format!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ingest::adapter::ast::{Expr, Fold, Op, Selector, Series, bucket_metric};
 use crate::ingest::adapter::{Adapter, Entry, Form};
 
-use super::promql::{Writer, folded, kept};
+use super::promql::{Writer, duration, folded, kept};
 use super::select::Select;
 
 /// The label that holds the upper bound of a histogram's bucket.
@@ -49,6 +49,10 @@ impl Person<'_> {
                 let rate = self.0.over_window("rate", &self.0.selector(&buckets)?);
                 let by = folded(Fold::Sum, &[BOUND_LABEL.to_owned()], &rate);
                 format!("histogram_quantile({q}, {by})")
+            }
+            Expr::Over { of, span } => {
+                let selector = self.0.selector(of)?;
+                format!("sum(increase({selector}[{}]))", duration(*span))
             }
             Expr::Binary { op, left, right } => {
                 let (left, right) = (self.operand(left)?, self.operand(right)?);

@@ -86,7 +86,10 @@ impl Writer<'_> {
         let mut series = match leaf.measure {
             Measure::Values => self.numbers(&selector),
             Measure::Rates => self.over_window("rate", &selector),
-            Measure::Increases => self.over_window("increase", &selector),
+            Measure::Increases => {
+                let window = leaf.span.unwrap_or(self.window);
+                format!("increase({selector}[{}])", duration(window))
+            }
         };
         for (keep, bound) in &leaf.kept {
             series = kept(&series, *keep, *bound);

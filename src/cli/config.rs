@@ -1,17 +1,27 @@
 //! `weir.toml`: where it is looked for, how it is read, and what is said when it is wrong.
 
+mod access;
+mod source;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use color_eyre::eyre::{Report, Result, eyre};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::flag::{Token, WeirAdmin};
 use crate::gateway::{ConfigError, GatewayConfig, ScopeEntry};
-use crate::ingest::{Access, Adapters, Secret, SourceConfig, Target};
+use crate::ingest::{Access, Adapters, page_url};
 use crate::signal::{TomlError, toml_error};
 
-/// The whole file.
-#[derive(Clone, Debug, Default, Deserialize)]
+use access::AccessKeys;
+pub use access::{BasicEntry, HeaderEntry, TlsEntry};
+pub use source::SourceEntry;
+
+/// `weir.toml`: what weir reads, and what it may change.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeirToml {
     /// Name of the environment, in the title of every dialog.
@@ -29,28 +39,12 @@ pub struct WeirToml {
     pub gateway: Option<GatewayConfig>,
     /// Where flags are read and changed.
     pub flags: Option<FlagStoreEntry>,
-}
-
-/// `[[source]]`: one metrics page.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SourceEntry {
-    /// Its name on screen.
-    pub name: String,
-    /// Which adapter reads it: one that ships with weir, or the stem of a file in `adapters/` beside
-    /// this file.
-    pub adapter: String,
-    /// Where it is.
-    pub url: String,
-    /// Seconds that one scrape may take.
-    #[serde(default = "default_timeout_s")]
-    pub timeout_s: f64,
-    /// Environment variable that holds a bearer token.
-    pub token_env: Option<String>,
+    /// Whose alerts and silences are shown.
+    pub alertmanager: Option<AlertmanagerEntry>,
 }
 
 /// `[flags]`: the flag store.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlagStoreEntry {
     /// Base URL of the admission service's admin API.
@@ -61,16 +55,22 @@ pub struct FlagStoreEntry {
     pub token_file: Option<PathBuf>,
 }
 
-const fn default_timeout_s() -> f64 {
-    0.8
-}
-
-impl SourceEntry {
-    /// How long one scrape may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        Duration::try_from_secs_f64(self.timeout_s).unwrap_or(Duration::from_secs(1))
-    }
+/// `[alertmanager]`: whose alerts and silences are shown.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AlertmanagerEntry {
+    /// Base address of an Alertmanager with the v2 API: `http://alertmanager:9093`.
+    pub url: String,
+    /// Environment variable that holds a bearer token.
+    pub token_env: Option<String>,
+    /// File that holds a bearer token; it is read again at each request.
+    pub token_file: Option<PathBuf>,
+    /// User and password.
+    pub basic: Option<BasicEntry>,
+    /// Headers of every request, such as `X-Scope-OrgID`.
+    pub headers: Option<BTreeMap<String, HeaderEntry>>,
+    /// Whom to trust and which certificate to show.
+    pub tls: Option<TlsEntry>,
 }
 
 /// A file that could be read, with its text, so that a later check can name the line.
@@ -93,62 +93,47 @@ impl Loaded {
         self.wrong(&error.key, &error.message, &error.remedy)
     }
 
-    /// What to poll for the source at `index`.
+    /// Where alerts are read, if anywhere.
     ///
     /// # Errors
-    /// When its adapter, its timeout or its token is wrong.
-    pub fn source(&self, index: usize, adapters: &Adapters) -> Result<SourceConfig> {
-        let entry = &self.toml.sources[index];
-        let wrong = |key: &str, message: &str, remedy: &str| {
-            let of = format!("{message} (source `{}`)", entry.name);
-            self.wrong(&format!("source[{index}].{key}"), &of, remedy)
+    /// When the address or an access key is wrong.
+    pub fn alertmanager(&self) -> Result<Option<(String, Access)>> {
+        let Some(entry) = &self.toml.alertmanager else { return Ok(None) };
+        page_url(&entry.url).map_err(|message| {
+            self.wrong("alertmanager.url", &message, "write such as http://alertmanager:9093")
+        })?;
+        let keys = AccessKeys {
+            token_env: entry.token_env.as_deref(),
+            token_file: entry.token_file.as_deref(),
+            basic: entry.basic.as_ref(),
+            headers: entry.headers.as_ref(),
+            tls: entry.tls.as_ref(),
+            server_name: None,
         };
-        let adapter = adapters
-            .get(&entry.adapter)
-            .map_err(|error| wrong("adapter", &error.to_string(), "use one of the words named"))?;
-        if !(entry.timeout_s.is_finite() && entry.timeout_s > 0.0) {
-            let message = format!("must be a positive number, not {}", entry.timeout_s);
-            return Err(wrong("timeout_s", &message, "write seconds, such as 0.8"));
-        }
-        let target = Target {
-            timeout: entry.timeout(),
-            access: Access {
-                bearer: self.source_token(index)?.map(|token| Secret::new(&token)),
-                ..Access::default()
-            },
-            ..Target::new(&entry.name, &entry.url)
-        };
-        Ok(SourceConfig::page(target, adapter))
+        Ok(Some((entry.url.clone(), self.access("alertmanager", keys)?)))
     }
 
-    /// The bearer token that the source at `index` asks for, if it does.
+    /// The flag store, if one is configured. Asks it nothing yet.
     ///
     /// # Errors
-    /// When the variable that it names is not set.
-    fn source_token(&self, index: usize) -> Result<Option<String>> {
-        let variable = self.toml.sources[index].token_env.as_deref();
-        let place = format!("source[{index}].token_env");
-        variable.map(|variable| self.environment(&place, variable)).transpose()
+    /// When the address is wrong or there is no token.
+    pub fn flag_store(&self) -> Result<Option<WeirAdmin>> {
+        let Some(entry) = &self.toml.flags else { return Ok(None) };
+        let file = entry.token_file.as_deref();
+        let token = self.secret("flags", "token", entry.token_env.as_deref(), file)?;
+        let token = token.ok_or_else(|| {
+            let remedy = "add `token_env` or `token_file`";
+            self.wrong("flags", "there is no token to change flags with", remedy)
+        })?;
+        let remedy = "write the gateway's admin address, such as http://127.0.0.1:9901";
+        WeirAdmin::new(&entry.url, Token::new(&token.reveal()))
+            .map(Some)
+            .map_err(|error| self.wrong("flags.url", &error.to_string(), remedy))
     }
 
-    /// The bearer token of the flag store.
-    ///
-    /// # Errors
-    /// When the variable is not set or the file cannot be read.
-    pub fn flags_token(&self, flags: &FlagStoreEntry) -> Result<String> {
-        match (&flags.token_env, &flags.token_file) {
-            (Some(variable), _) => self.environment("flags.token_env", variable),
-            (None, Some(path)) => std::fs::read_to_string(path)
-                .map(|token| token.trim().to_owned())
-                .map_err(|error| {
-                    let message = format!("cannot read {}: {error}", path.display());
-                    self.wrong("flags.token_file", &message, "name a file that holds the token")
-                }),
-            (None, None) => {
-                let remedy = "add `token_env` or `token_file`";
-                Err(self.wrong("flags", "there is no token to change flags with", remedy))
-            }
-        }
+    /// A path of this file, which is taken from the file's folder.
+    fn path(&self, path: &Path) -> PathBuf {
+        Path::new(&self.name).parent().unwrap_or(Path::new("")).join(path)
     }
 
     fn environment(&self, key: &str, variable: &str) -> Result<String> {
@@ -157,6 +142,11 @@ impl Loaded {
             .filter(|value| !value.is_empty())
             .ok_or_else(|| self.refused(&ConfigError::not_in_environment(key, variable)))
     }
+}
+
+/// A time in seconds that is one: positive, and not beyond all bounds.
+fn seconds(given: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero())
 }
 
 /// The adapters for a configuration file: the user's own beside it come first.

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::{board, config, live};
-use crate::flag::{Store, Token, WeirAdmin};
+use crate::flag::Store;
 use crate::ingest::{PollConfig, Poller};
 use crate::runbook;
 use crate::tui::{Appearance, Notice, Session};
@@ -33,16 +33,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let loaded = config::load(&args.config)?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
-    let store = match &file.flags {
-        Some(flags) => {
-            let token = loaded.flags_token(flags)?;
-            let remedy = "write the gateway's admin address, such as http://127.0.0.1:9901";
-            let store = WeirAdmin::new(&flags.url, Token::new(&token))
-                .map_err(|error| loaded.wrong("flags.url", &error.to_string(), remedy))?;
-            Some(Arc::new(store) as Arc<dyn Store>)
-        }
-        None => None,
-    };
+    let store = loaded.flag_store()?.map(|store| Arc::new(store) as Arc<dyn Store>);
     let origin = Instant::now();
     let (sender, observations) = watch::channel(None);
     let poll = PollConfig { sources, interval: live::INTERVAL, origin };

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -14,7 +15,7 @@ use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
 const BODY_MAX: usize = 32 * 1024 * 1024;
 
 /// `[gateway]` of `weir.toml`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Name of this instance, shown with flags and metrics.
@@ -46,13 +47,24 @@ pub struct GatewayConfig {
     pub keys: Vec<KeyConfig>,
     /// Base values of flags.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, FlagScalar>")]
     pub flags: BTreeMap<String, toml::Value>,
     /// Seed of every jitter; from the operating system unless given.
     pub seed: Option<u64>,
 }
 
+/// The values that a flag may have, for the schema alone: [`flag_value`] reads them.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is wanted")]
+enum FlagScalar {
+    Switch(bool),
+    Number(f64),
+    Word(String),
+}
+
 /// A caller's key and what it may say about itself.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
     /// Environment variable that holds the key.
@@ -65,7 +77,7 @@ pub struct KeyConfig {
 }
 
 /// `[[scope]]` of `weir.toml`: one quota.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScopeEntry {
     /// `provider/account/model`.

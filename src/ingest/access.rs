@@ -154,6 +154,17 @@ pub enum AccessError {
     ServerName(String),
 }
 
+impl AccessError {
+    /// The file that is wrong, where it is one alone.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File { file, .. } | Self::Holds { file, .. } => Some(file),
+            Self::Client(_) | Self::Identity { .. } | Self::Roots(_) | Self::ServerName(_) => None,
+        }
+    }
+}
+
 /// A client with `tls`, or with the system's.
 fn client(tls: Option<ClientConfig>) -> Result<reqwest::Client, AccessError> {
     // Another part of the process may have installed the same provider already.

@@ -125,6 +125,9 @@ pub enum DiscoveryError {
         /// What is wrong there.
         message: String,
     },
+    /// The reader of the files itself has failed.
+    #[error("cannot read `file_sd`: {0}; this is weir's fault: report it")]
+    Reader(String),
     /// More than one machine should scrape.
     #[error(
         "{found} instances are over {INSTANCES_MAX}, the limit; let Prometheus scrape them and name \

@@ -14,6 +14,7 @@ pub mod exposition;
 mod intake;
 mod observation;
 mod parsed;
+mod past;
 mod poller;
 pub mod prometheus;
 mod scrape;
@@ -36,6 +37,7 @@ pub use discovery::{
 pub use intake::Intake;
 pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX, degraded};
+pub use past::{Past, has_past, past};
 pub use poller::{Fetched, PollConfig, Poller, Road, SourceConfig};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
 pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

@@ -27,6 +27,7 @@ use super::observation::Observation;
 use super::prometheus::{Answers, PrometheusError, PrometheusSource};
 use super::scrape::{ScrapeError, Scraper, Target};
 use ledger::Ledger;
+pub(super) use ledger::rules;
 
 /// Scrapes start within this share of the interval, each instance at a moment of its own.
 const JITTER_SHARE: f64 = 0.2;

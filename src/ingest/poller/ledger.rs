@@ -128,7 +128,7 @@ impl Ledger {
 }
 
 /// How long the numbers of a source count, by how often and how patiently it is asked.
-fn rules(source: &SourceConfig) -> SourceRules {
+pub(in crate::ingest) fn rules(source: &SourceConfig) -> SourceRules {
     let SourceConfig { interval, adapter, timeout, .. } = source;
     // A page that takes long is not old while it is waited for.
     let patience = timeout.saturating_add(*interval);

@@ -14,6 +14,7 @@ use super::scrape::{duration, ends_with_eof, read};
 use super::{live, out};
 use crate::flag::wire::SnapshotBody;
 use crate::ingest::exposition::Format;
+use crate::ingest::prometheus::{Select, promql_of};
 use crate::ingest::{Adapter, Adapters, OnePage, Page, SourceRules, degraded, load_adapter};
 use crate::signal::{CATALOGUE, Mono, Snapshot};
 
@@ -25,17 +26,18 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["adapter", "scrapes"])]
     pub config: Option<PathBuf>,
     /// How the metrics become signals: an adapter's name, or a file that ends in `.toml`
-    #[arg(
-        long,
-        value_name = "NAME|FILE",
-        required_unless_present = "config",
-        requires = "scrapes"
-    )]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "config")]
     pub adapter: Option<String>,
     /// Two expositions of the same source, the earlier one first
-    #[arg(long = "scrape", value_name = "FILE", required_unless_present = "config")]
+    #[arg(long = "scrape", value_name = "FILE", required_unless_present_any = ["config", "promql"])]
     pub scrapes: Vec<String>,
-    /// Time between the scrapes, or to watch for
+    /// Print the adapter's signals as PromQL instead, for a panel or a rule
+    #[arg(long, conflicts_with_all = ["config", "scrapes"])]
+    pub promql: bool,
+    /// With --promql, label matchers of the source's series: `job="litellm"`
+    #[arg(long, value_name = "MATCHERS", requires = "promql", default_value = "")]
+    pub select: Select,
+    /// Time between the scrapes, to watch for, or that rates are taken over
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub every: Duration,
     /// The quota scope, where the source has several
@@ -54,6 +56,9 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<ExitCode> {
     if args.every.is_zero() {
         bail!("--every must be longer than zero");
+    }
+    if let (true, Some(name)) = (args.promql, &args.adapter) {
+        return in_promql(&*adapter(name)?, &args);
     }
     let (snapshots, source) = match (&args.config, &args.adapter) {
         (Some(config), _) => (watched(config, args.every).await?, "the sources".to_owned()),
@@ -77,6 +82,21 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         out::line(as_json(&body)?)?;
     } else {
         out::text(&in_words(&body))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints each signal that is one number as a query.
+fn in_promql(adapter: &Adapter, args: &Args) -> Result<ExitCode> {
+    let queries = adapter.signals.keys().filter_map(|signal| {
+        Some((signal.as_str(), promql_of(adapter, signal, &args.select, args.every)?))
+    });
+    if args.json {
+        let queries = queries.map(|(name, query)| (name.to_owned(), Json::String(query)));
+        out::line(Json::Object(queries.collect()))?;
+    } else {
+        let text: String = queries.map(|(name, query)| format!("{name}\n    {query}\n")).collect();
+        out::text(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

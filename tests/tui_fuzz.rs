@@ -83,7 +83,7 @@ proptest! {
                     if empty {
                         let mut observation = (*round.observation).clone();
                         observation.scopes.clear();
-                        round = Update { observation: Arc::new(observation), verdicts: Vec::new() };
+                        round = Update::new(Arc::new(observation), Vec::new());
                     }
                     update(&mut model, Msg::Updated(Arc::new(round)), now)
                 }

@@ -11,12 +11,14 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use support::{after, at, look_at, table, wall, watch, watched};
+use weir::diagnosis::{Change, Level, What};
 use weir::flag::Outcome;
-use weir::ingest::Observation;
+use weir::ingest::{Alert, AlertState, Alerts, Observation, Severity, Silence};
+use weir::signal::Value;
 use weir::tui::app::{Effect, Model, Msg, update};
 use weir::tui::theme::{ASCII, Depth, UNICODE};
 use weir::tui::view::render;
-use weir::tui::{Appearance, Update};
+use weir::tui::{Appearance, Backfill, Update};
 
 const COLOUR: Appearance = Appearance { depth: Depth::Ansi16, glyphs: &UNICODE };
 const PLAIN: Appearance = Appearance { depth: Depth::Mono, glyphs: &ASCII };
@@ -282,4 +284,176 @@ fn help_lists_every_action() {
     for entry in weir::tui::app::action::REGISTRY {
         assert!(screen.contains(entry.description), "{}", entry.name);
     }
+}
+
+fn alert(name: &str, severity: Severity, state: AlertState) -> Alert {
+    let labels = [("job".to_owned(), "gateway".to_owned())];
+    Alert {
+        id: name.to_owned(),
+        name: name.to_owned(),
+        severity,
+        state,
+        labels: labels.into(),
+        summary: Some("more than 5% of requests fail".to_owned()),
+        since: Some(wall(0)),
+        silenced_by: vec!["s1".to_owned()],
+    }
+}
+
+fn alerts(second: u64) -> Alerts {
+    let all = vec![
+        alert("HighErrorRate", Severity::Critical, AlertState::Firing),
+        alert("SlowAnswers", Severity::Warning, AlertState::Firing),
+        alert("QuotaLow", Severity::Warning, AlertState::Silenced),
+    ];
+    let silence = Silence {
+        id: "s1".to_owned(),
+        matchers: vec!["alertname=\"QuotaLow\"".to_owned()],
+        by: "ada".to_owned(),
+        comment: "known since nine".to_owned(),
+        until: Some(wall(3_600)),
+    };
+    Alerts::new(&Arc::from("alertmanager"), all, vec![silence], 0, at(second))
+}
+
+/// The drill at second 61 with what else can be known, as `more` sets it.
+fn knowing(more: impl FnOnce(&mut Update, &mut Observation)) -> Model {
+    let mut model = watched(60, None);
+    let mut round = support::round(61, None);
+    let mut observation = Observation { ..(*round.observation).clone() };
+    more(&mut round, &mut observation);
+    round.observation = Arc::new(observation);
+    update(&mut model, Msg::Updated(Arc::new(round)), at(61));
+    update(&mut model, Msg::Tick(wall(61)), at(61));
+    model
+}
+
+#[test]
+fn alerts_stand_on_every_screen_and_in_a_list() {
+    let mut model = knowing(|round, _| round.alerts = Some(Arc::new(alerts(61))));
+    let line = "alerts: 2 firing (1 silenced): HighErrorRate critical for 1m01s; a lists them";
+    for (width, height) in [(80, 24), (120, 40), (200, 50)] {
+        let screen = shot(&model, &COLOUR, width, height);
+        assert!(screen.contains(line) && screen.contains("alertmanager 0s"), "{screen}");
+    }
+    assert!(
+        model.timeline.newest_first().any(|event| event.text == "alert HighErrorRate critical")
+    );
+    press(&mut model, KeyCode::Char('a'));
+    insta::assert_snapshot!("alerts-80x24", shot(&model, &COLOUR, 80, 24));
+    let over = Alerts::new(&Arc::from("alertmanager"), Vec::new(), Vec::new(), 0, at(62));
+    let round = Update { alerts: Some(Arc::new(over)), ..support::round(62, None) };
+    update(&mut model, Msg::Updated(Arc::new(round)), at(62));
+    assert!(model.timeline.newest_first().any(|event| event.text == "alert HighErrorRate over"));
+}
+
+#[test]
+fn an_alertmanager_that_is_down_is_named_and_nothing_else_suffers() {
+    let down = alerts(31).failed("alertmanager: at http://x: nothing answers".to_owned());
+    let model = knowing(|round, _| round.alerts = Some(Arc::new(down)));
+    let screen = shot(&model, &COLOUR, 120, 40);
+    assert!(screen.contains("alertmanager down, alerts are 30s old: at http://x"), "{screen}");
+    assert!(screen.contains("INCIDENT nested-retries"), "{screen}");
+    let never = Alerts { source: Arc::from("alertmanager"), ..Alerts::default() };
+    let never = never.failed("alertmanager: nothing answers".to_owned());
+    let model = knowing(|round, _| round.alerts = Some(Arc::new(never)));
+    let screen = shot(&model, &COLOUR, 120, 40);
+    assert!(screen.contains("alertmanager never answered: nothing answers"), "{screen}");
+    assert!(screen.contains("alertmanager DOWN"), "{screen}");
+}
+
+#[test]
+fn without_an_alertmanager_its_key_does_nothing() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('a'));
+    assert_eq!(model.modes.len(), 1);
+}
+
+#[test]
+fn what_a_source_keeps_back_is_named() {
+    let mut model = knowing(|_, observation| {
+        let source = &mut observation.sources[1];
+        source.warnings = vec!["store 2 is gone: partial answer".to_owned(), "more".to_owned()];
+        source.via = Some("prom:9090".to_owned());
+        let source = &mut observation.sources[2];
+        source.degraded = vec![(17, "no value".to_owned()), (19, "no name".to_owned())];
+        source.instances = (3, 3);
+    });
+    let screen = shot(&model, &COLOUR, 120, 40);
+    for words in [
+        "provider warns (1 more): store 2 is gone: partial answer",
+        "clients: Prometheus would reject this target: line 17 and 1 more: no value",
+        "provider via prom:9090 0s",
+        "clients 3/3 0s",
+    ] {
+        assert!(screen.contains(words), "{words}: {screen}");
+    }
+    let mut round = support::round(62, None);
+    let mut observation = Observation { ..(*round.observation).clone() };
+    observation.sources[2].instances = (2, 3);
+    round.observation = Arc::new(observation);
+    update(&mut model, Msg::Updated(Arc::new(round)), at(62));
+    assert!(shot(&model, &COLOUR, 80, 24).contains("clients 2/3 0s"));
+    let newest = model.timeline.newest_first().next().map(|event| event.text.clone());
+    assert_eq!(newest.as_deref(), Some("clients: 2 of 3 instances"));
+}
+
+#[test]
+fn a_change_is_an_event_and_a_voided_baseline_says_why() {
+    let change = Arc::new(Change {
+        scope: support::SCOPE.to_owned(),
+        what: What::Limit("tpm_limit"),
+        from: Some(Level::Number(1_200_000.0)),
+        to: Level::Number(600_000.0),
+        at: at(59),
+    });
+    let mut model = knowing(|round, _| {
+        round.changes = vec![Arc::clone(&change)];
+        let mut verdict = (*round.verdicts[0]).clone();
+        let evidence = verdict.evidence.iter_mut().find(|one| one.name == "fell");
+        let evidence = evidence.expect("the fixture has it");
+        evidence.state = weir::diagnosis::Truth::Unknown;
+        evidence.reason = Some("no-baseline: tpm_limit changed 12 min ago".to_owned());
+        round.verdicts = vec![Arc::new(verdict)];
+    });
+    for second in 62..64 {
+        let round = Update { changes: vec![Arc::clone(&change)], ..support::round(second, None) };
+        update(&mut model, Msg::Updated(Arc::new(round)), at(second));
+    }
+    let said = |event: &&weir::tui::app::events::Event| event.text.starts_with("tpm_limit");
+    let events: Vec<_> = model.timeline.newest_first().filter(said).collect();
+    assert_eq!(events.len(), 1, "every round carries it, it is said once");
+    assert_eq!(events[0].text, "tpm_limit 1,200,000 -> 600,000");
+    let mut model = knowing(|round, _| {
+        let mut verdict = (*round.verdicts[0]).clone();
+        verdict.evidence[4].reason = Some("no-baseline: tpm_limit changed 12 min ago".to_owned());
+        round.verdicts = vec![Arc::new(verdict)];
+    });
+    press(&mut model, KeyCode::Char('d'));
+    for (width, height) in [(80, 24), (120, 40)] {
+        let screen = shot(&model, &COLOUR, width, height);
+        assert!(screen.contains("no-baseline: tpm_limit changed 12 min ago"), "{screen}");
+    }
+}
+
+#[test]
+fn a_chart_shows_the_least_of_a_column_below_the_most() {
+    // An hour in which one second of each minute was bad.
+    let past = (0..3_600_u64).map(|second| {
+        let mut snapshot = support::snapshot(0, None);
+        let value = if second % 60 == 30 { 9.0 } else { 1.0 };
+        snapshot.set("amplification", Value::Number(value), &Arc::from("prometheus"));
+        (at(second), Arc::new(snapshot))
+    });
+    let backfill = Backfill { scopes: [(support::SCOPE.to_owned(), past.collect())].into() };
+    let mut model = Model::new("watch", "production", support::berlin(), support::start());
+    let carried = Some(Arc::new(backfill));
+    for second in 3_600..3_603 {
+        let round = Update { backfill: carried.clone(), ..support::round(second, Some(0)) };
+        update(&mut model, Msg::Updated(Arc::new(round)), at(second));
+    }
+    assert_eq!(model.trends().map(weir::tui::app::history::History::len_s), Some(3_600));
+    let screen = shot(&model, &COLOUR, 120, 40);
+    assert!(screen.contains('▒'), "spikes stand above what was always reached: {screen}");
+    assert!(shot(&model, &PLAIN, 120, 40).contains('%'));
 }

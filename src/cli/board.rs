@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::actor;
 use crate::diagnosis::{Diagnoser, Library};
@@ -13,35 +13,85 @@ use crate::flag::{
     on_disk,
 };
 use crate::incident::{Event, Journal, default_path};
-use crate::ingest::Observation;
-use crate::tui::{Answer, Entry, Port, Update, Wish};
+use crate::ingest::{Alerts, Observation};
+use crate::tui::{Answer, Backfill, Entry, Port, Update, Wish};
+
+/// What the dashboard is fed with.
+pub struct Feeds {
+    /// Rounds of polling, newest only.
+    pub observations: watch::Receiver<Option<Arc<Observation>>>,
+    /// What the Alertmanager says, where there is one.
+    pub alerts: Option<watch::Receiver<Option<Arc<Alerts>>>>,
+    /// The time before the first poll, where a server has watched before.
+    pub backfill: Option<oneshot::Receiver<Backfill>>,
+}
 
 /// Diagnoses every observation and passes both on, newest only. Ends with the pollers.
 pub fn diagnosed(
-    mut observations: watch::Receiver<Option<Arc<Observation>>>,
+    observations: watch::Receiver<Option<Arc<Observation>>>,
+    library: Arc<Library>,
+) -> watch::Receiver<Option<Arc<Update>>> {
+    diagnosed_with(Feeds { observations, alerts: None, backfill: None }, library)
+}
+
+/// The same with what else is known. Nothing here waits for alerts or the past.
+pub fn diagnosed_with(
+    mut feeds: Feeds,
     library: Arc<Library>,
 ) -> watch::Receiver<Option<Arc<Update>>> {
     let (sender, updates) = watch::channel(None);
     tokio::spawn(async move {
-        let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
-        while observations.changed().await.is_ok() {
-            let Some(observation) = observations.borrow_and_update().clone() else { continue };
-            let verdicts = observation
-                .scopes
-                .iter()
-                .map(|snapshot| {
-                    let diagnoser = diagnosers
-                        .entry(snapshot.scope.clone())
-                        .or_insert_with(|| Diagnoser::new(Arc::clone(&library)));
-                    Arc::new(diagnoser.step(snapshot, observation.at))
-                })
-                .collect();
-            if sender.send(Some(Arc::new(Update { observation, verdicts }))).is_err() {
+        let mut board = Board { library, diagnosers: BTreeMap::new(), backfill: None };
+        while feeds.observations.changed().await.is_ok() {
+            let newest = feeds.observations.borrow_and_update().clone();
+            let Some(observation) = newest else { continue };
+            if let Some(Ok(past)) = feeds.backfill.as_mut().map(oneshot::Receiver::try_recv) {
+                board.begin_earlier(past);
+            }
+            let alerts = feeds.alerts.as_ref().and_then(|alerts| alerts.borrow().clone());
+            let update = Update { alerts, ..board.step(observation) };
+            if sender.send(Some(Arc::new(update))).is_err() {
                 return;
             }
         }
     });
     updates
+}
+
+/// The diagnoses of every scope.
+struct Board {
+    library: Arc<Library>,
+    diagnosers: BTreeMap<String, Diagnoser>,
+    backfill: Option<Arc<Backfill>>,
+}
+
+impl Board {
+    /// Lets every diagnosis begin with the past. What was seen since the start is seen again within
+    /// seconds; a past that came later could not be put under it.
+    fn begin_earlier(&mut self, past: Backfill) {
+        self.diagnosers.clear();
+        for (scope, samples) in &past.scopes {
+            let mut diagnoser = Diagnoser::new(Arc::clone(&self.library));
+            diagnoser.backfill(samples);
+            self.diagnosers.insert(scope.clone(), diagnoser);
+        }
+        self.backfill = Some(Arc::new(past));
+    }
+
+    fn step(&mut self, observation: Arc<Observation>) -> Update {
+        let mut verdicts = Vec::with_capacity(observation.scopes.len());
+        let mut changes = Vec::new();
+        for snapshot in &observation.scopes {
+            let diagnoser = self
+                .diagnosers
+                .entry(snapshot.scope.clone())
+                .or_insert_with(|| Diagnoser::new(Arc::clone(&self.library)));
+            verdicts.push(Arc::new(diagnoser.step(snapshot, observation.at)));
+            changes.extend(diagnoser.changes().cloned());
+        }
+        let backfill = self.backfill.clone();
+        Update { changes, backfill, ..Update::new(observation, verdicts) }
+    }
 }
 
 /// What the name of a plan begins with that the screen made to lead back.

@@ -3,16 +3,28 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use color_eyre::eyre::Result;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{board, config, live};
+use super::board::{self, Feeds};
+use super::config::{self, Loaded};
+use super::live;
 use crate::flag::Store;
-use crate::ingest::{PollConfig, Poller};
+use crate::ingest::{
+    ALERT_INTERVAL, ALERT_TIMEOUT, AlertWatch, Alertmanager, Alerts, PollConfig, Poller,
+    SourceConfig, has_past, past,
+};
 use crate::runbook;
-use crate::tui::{Appearance, Notice, Session};
+use crate::signal::Mono;
+use crate::tui::{Appearance, Backfill, Notice, Session};
+
+/// How far back is asked for what was before the first poll.
+const PAST: Duration = Duration::from_hours(1);
+
+type AlertFeed = watch::Receiver<Option<Arc<Alerts>>>;
 
 /// The dashboard on real systems.
 #[derive(Debug, clap::Args)]
@@ -34,10 +46,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
     let store = loaded.flag_store()?.map(|store| Arc::new(store) as Arc<dyn Store>);
-    let origin = Instant::now();
+    let origin = origin(&sources);
     let (sender, observations) = watch::channel(None);
+    let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let poll = PollConfig { sources, interval: live::INTERVAL, origin };
     let poller = Poller::spawn(poll, sender)?;
+    let (alert_watch, alerts) = alerts(&loaded, origin)?.unzip();
     let (notify, notices) = mpsc::channel(1);
     let journal = board::journal();
     if let Err(why) = &journal {
@@ -48,14 +62,48 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         title: if journal.is_ok() { "watch" } else { "watch (no journal)" }.to_owned(),
         environment: file.environment.clone().unwrap_or_else(|| "production".to_owned()),
         started: origin.into_std(),
-        updates: board::diagnosed(observations, runbook::embedded()),
+        updates: board::diagnosed_with(
+            Feeds { observations, alerts, backfill },
+            runbook::embedded(),
+        ),
         notices,
         read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
         port: board::Desk::new(store, journal),
         appearance: Appearance::detect(),
     })
     .await;
-    drop(poller);
+    drop((poller, alert_watch));
     exit?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The zero of the run's clock: so early that the hour before the first poll lies after it.
+fn origin(sources: &[SourceConfig]) -> Instant {
+    let now = Instant::now();
+    let early = now.checked_sub(PAST).filter(|_| has_past(sources));
+    early.unwrap_or(now)
+}
+
+/// Asks for the hour before the first poll. What cannot be had is in the log: the dashboard is no
+/// worse for it, and the source's own state tells whether it answers now.
+fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<Backfill> {
+    let (sender, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        let now = Mono::from_start(origin.elapsed());
+        let past = past(&sources, PAST, now).await;
+        for trouble in &past.troubles {
+            tracing::warn!(trouble, "no back-fill");
+        }
+        let _ = sender.send(Backfill { scopes: past.scopes });
+    });
+    receiver
+}
+
+/// The Alertmanager of the configuration, polled.
+fn alerts(loaded: &Loaded, origin: Instant) -> Result<Option<(AlertWatch, AlertFeed)>> {
+    let Some((url, access)) = loaded.alertmanager()? else { return Ok(None) };
+    let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
+    let (sender, receiver) = watch::channel(None);
+    let watch = AlertWatch::spawn(alertmanager, ALERT_INTERVAL, origin, sender);
+    Ok(Some((watch, receiver)))
 }

@@ -4,10 +4,11 @@
 //! clock; both times come with each event.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::diagnosis::{Standing, Verdict};
+use crate::diagnosis::{Change, Standing, Verdict};
 use crate::ingest::Observation;
 use crate::signal::Mono;
 
@@ -34,6 +35,7 @@ pub struct Timeline {
     dropped: u64,
     sources_up: BTreeMap<String, bool>,
     verdicts: BTreeMap<String, (String, Standing)>,
+    changes: Vec<Arc<Change>>,
 }
 
 impl Timeline {
@@ -74,6 +76,16 @@ impl Timeline {
         }
     }
 
+    /// Notes the changes that are not in the list of the last time: the list is cumulative.
+    pub fn on_changes(&mut self, changes: &[Arc<Change>], at: DateTime<Utc>, now: Mono) {
+        for change in changes {
+            if !self.changes.iter().any(|known| known == change) {
+                self.push(Event::from(change.as_ref()), at, now);
+            }
+        }
+        self.changes = changes.to_vec();
+    }
+
     /// The events, oldest first; `rev()` for the newest.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Stamped> {
@@ -90,6 +102,7 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnosis::{Level, What};
     use crate::ingest::SourceStatus;
 
     fn verdict(cause: &str, standing: Standing) -> Verdict {
@@ -114,6 +127,7 @@ mod tests {
         let source = SourceStatus {
             name: "gateway".to_owned(),
             url: String::new(),
+            via: None,
             last_good: None,
             error: error.map(str::to_owned),
             degraded: Vec::new(),
@@ -168,6 +182,22 @@ mod tests {
             lines(&timeline),
             ["source gateway is down: timed out", "source gateway answers again"]
         );
+    }
+
+    #[test]
+    fn a_change_is_said_once_though_every_round_carries_it() {
+        let change = Arc::new(Change {
+            scope: String::new(),
+            what: What::Limit("tpm_limit"),
+            from: Some(Level::Number(9.0)),
+            to: Level::Number(4.0),
+            at: Mono::START,
+        });
+        let mut timeline = Timeline::default();
+        for _ in 0..3 {
+            timeline.on_changes(&[Arc::clone(&change)], DateTime::UNIX_EPOCH, Mono::START);
+        }
+        assert_eq!(lines(&timeline), ["change of tpm_limit: 9 -> 4"]);
     }
 
     #[test]

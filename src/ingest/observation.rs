@@ -13,6 +13,8 @@ pub struct SourceStatus {
     pub name: String,
     /// Where it is read from.
     pub url: String,
+    /// Host and port of the Prometheus that is asked in its place; `None` where its own pages are.
+    pub via: Option<String>,
     /// When it last answered with a usable body; `None` before the first time.
     pub last_good: Option<Mono>,
     /// The current error, in words that name the source; `None` when the last scrape was good.

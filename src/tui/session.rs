@@ -1,5 +1,6 @@
 //! What the caller passes in and gets back: the data, and the port through which the screen acts.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -10,9 +11,10 @@ use chrono::{DateTime, Utc};
 use thiserror::Error as ThisError;
 use tokio::sync::{mpsc, watch};
 
-use crate::diagnosis::Verdict;
-use crate::flag::{self, Change, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
-use crate::ingest::Observation;
+use crate::diagnosis::{Change, Verdict};
+use crate::flag::{self, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
+use crate::ingest::{Alerts, Observation};
+use crate::signal::{Mono, Snapshot};
 use crate::tui::theme::Appearance;
 
 /// One round of polling and the verdicts made from it, immutable.
@@ -22,6 +24,28 @@ pub struct Update {
     pub observation: Arc<Observation>,
     /// One verdict per quota scope, matched by [`Verdict::scope`].
     pub verdicts: Vec<Arc<Verdict>>,
+    /// What changed beside the load so far, of every scope, oldest first. Every update carries them
+    /// all, so that a screen that skips one misses nothing.
+    pub changes: Vec<Arc<Change>>,
+    /// What the Alertmanager says; `None` where there is none.
+    pub alerts: Option<Arc<Alerts>>,
+    /// The time before the first poll, once it is known. Every later update carries it.
+    pub backfill: Option<Arc<Backfill>>,
+}
+
+impl Update {
+    /// A round with its verdicts, and nothing else known.
+    #[must_use]
+    pub const fn new(observation: Arc<Observation>, verdicts: Vec<Arc<Verdict>>) -> Self {
+        Self { observation, verdicts, changes: Vec::new(), alerts: None, backfill: None }
+    }
+}
+
+/// Snapshots from before the first poll, as a server that had watched before gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Backfill {
+    /// By quota scope, oldest first, on the run's clock: it has to begin that much earlier.
+    pub scopes: BTreeMap<String, Vec<(Mono, Arc<Snapshot>)>>,
 }
 
 /// Something that happened elsewhere and belongs on the timeline.
@@ -68,14 +92,14 @@ pub enum Want {
         /// The plan's name.
         name: String,
         /// The changes.
-        changes: Vec<Change>,
+        changes: Vec<flag::Change>,
     },
     /// These changes, which take a flip back.
     Undo {
         /// The plan's name.
         name: String,
         /// The changes.
-        changes: Vec<Change>,
+        changes: Vec<flag::Change>,
     },
 }
 

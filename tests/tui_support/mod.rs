@@ -49,13 +49,14 @@ pub fn round(second: u64, cured_at: Option<u64>) -> Update {
         scopes: vec![snapshot],
         sources: ["gateway", "provider", "clients"].map(|name| source(name, second)).to_vec(),
     };
-    Update { observation: Arc::new(observation), verdicts: vec![verdict] }
+    Update::new(Arc::new(observation), vec![verdict])
 }
 
 pub fn source(name: &str, second: u64) -> SourceStatus {
     SourceStatus {
         name: name.to_owned(),
         url: format!("http://127.0.0.1:9000/{name}/metrics"),
+        via: None,
         last_good: Some(at(second)),
         error: None,
         degraded: Vec::new(),

@@ -14,7 +14,9 @@ use super::super::observation::{Observation, SourceStatus};
 use super::super::parsed::degraded;
 use super::super::prometheus::{Answers, PrometheusError};
 use super::super::scrape::{ScrapeError, no_sample};
-use super::{Fetched, News, PollConfig, STALE_INTERVALS, SourceConfig, Told, WINDOW_INTERVALS};
+use super::{
+    Fetched, News, PollConfig, Road, STALE_INTERVALS, SourceConfig, Told, WINDOW_INTERVALS,
+};
 
 /// Instances that are named when several do not answer.
 const NAMED_MAX: usize = 3;
@@ -54,11 +56,12 @@ impl Ledger {
                 status: SourceStatus {
                     name: source.name.clone(),
                     url: source.url.clone(),
+                    via: via(source),
                     last_good: None,
                     error: None,
                     degraded: Vec::new(),
                     warnings: Vec::new(),
-                    instances: (0, 0),
+                    instances: (0, 1),
                     took_s: 0.0,
                     samples: 0,
                     polls: 0,
@@ -137,6 +140,13 @@ pub(in crate::ingest) fn rules(source: &SourceConfig) -> SourceRules {
         window: WINDOW.max(interval.saturating_mul(WINDOW_INTERVALS)),
         stale_after: interval.saturating_mul(STALE_INTERVALS).max(patience),
     }
+}
+
+/// Host and port of the server that is asked in a source's place.
+fn via(source: &SourceConfig) -> Option<String> {
+    let Road::Queries(_) = source.road else { return None };
+    let url = reqwest::Url::parse(&source.url).ok()?;
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
 /// Puts a page into the assembler: its samples and its bad lines.

@@ -59,6 +59,8 @@ pub enum Action {
     Why,
     /// List every cause.
     Causes,
+    /// List alerts and silences.
+    Alerts,
     /// Walk the tree again from now.
     Rewalk,
     /// Choose a value for the flag.
@@ -202,6 +204,7 @@ const HAS_PLAN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer().is_some_and(|offer| !offer.is_in_force());
 const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
+const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();
 const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
 const HAS_MARKS: fn(&Model) -> bool = |model| !model.read_only && !model.flags.marked.is_empty();
 
@@ -226,6 +229,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Rewalk, "rewalk", "walk again from now", "Look", Danger::Safe, &[C::Diagnose], &[key('r')], "rewalk", ALWAYS),
     row(Action::Reload, "reload", "read the flags again", "Look", Danger::Safe, &[C::Flags], &[key('r')], "reload", ALWAYS),
     row(Action::Timeline, "timeline", "what happened in which order", "Screens", Danger::Safe, SCREENS, &[key('t')], "timeline", ALWAYS),
+    row(Action::Alerts, "alerts", "list alerts and silences", "Look", Danger::Safe, SCREENS, &[key('a')], "alerts", HAS_ALERTS),
     row(Action::Overview, "overview", "back to the overview", "Screens", Danger::Safe, SCREENS, &[key('o')], "", ALWAYS),
     row(Action::NextScope, "next-scope", "next quota scope", "Look", Danger::Safe, SCREENS, &[key(']')], "", ALWAYS),
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),

@@ -1,14 +1,18 @@
 //! The timeline: who moved first. Made from what changes between two updates.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::diagnosis::Standing;
+use crate::diagnosis::{Change, Level, Standing, What};
+use crate::ingest::SourceStatus;
 use crate::signal::Snapshot;
+use crate::tui::app::alerts::AlertLog;
 use crate::tui::app::sources::short_error;
 use crate::tui::session::Update;
 use crate::tui::theme::Role;
+use crate::tui::view::format::count;
 
 /// Events kept; the oldest go first.
 pub const EVENTS_MAX: usize = 500;
@@ -58,6 +62,9 @@ pub struct Timeline {
     verdicts: BTreeMap<String, (String, Standing)>,
     breakers: BTreeMap<String, String>,
     sources: BTreeMap<String, bool>,
+    instances: BTreeMap<String, (usize, usize)>,
+    changes: Vec<Arc<Change>>,
+    alerts: AlertLog,
     surged: BTreeMap<String, bool>,
 }
 
@@ -104,6 +111,13 @@ impl Timeline {
                 }
                 _ => {}
             }
+            self.follow_instances(source, wall);
+        }
+        self.follow_changes(&update.changes, wall);
+        for (role, text) in
+            update.alerts.iter().flat_map(|alerts| self.alerts.follow(alerts)).collect::<Vec<_>>()
+        {
+            self.push(wall, role, text);
         }
         for snapshot in &update.observation.scopes {
             self.follow_crossings(snapshot, wall);
@@ -118,6 +132,41 @@ impl Timeline {
                 self.push(wall, role, format!("{} {}", verdict.cause, verdict.standing));
             }
         }
+    }
+
+    /// How many instances a source has and how many of them answer. The first count is no event.
+    fn follow_instances(&mut self, source: &SourceStatus, wall: DateTime<Utc>) {
+        let (up, all) = source.instances;
+        // A source that is down altogether is an event of its own.
+        if all == 0 || source.error.is_some() && up == 0 {
+            return;
+        }
+        let was = self.instances.insert(source.name.clone(), (up, all));
+        if was.is_some_and(|was| was != (up, all)) {
+            let role = if up < all { Role::Warn } else { Role::Ok };
+            self.push(wall, role, format!("{}: {up} of {all} instances", source.name));
+        }
+    }
+
+    /// What changed beside the load. The list is cumulative: what stood in it before was said.
+    fn follow_changes(&mut self, changes: &[Arc<Change>], wall: DateTime<Utc>) {
+        for change in changes {
+            if self.changes.iter().any(|known| Arc::ptr_eq(known, change)) {
+                continue;
+            }
+            let side = |level: &Level| match level {
+                Level::Number(number) => count(*number),
+                Level::Words(words) => words.clone(),
+            };
+            let to = side(&change.to);
+            let text = match (&change.from, change.what) {
+                (_, What::Deploy) => format!("deploy {to}"),
+                (Some(from), what) => format!("{} {} -> {to}", what.name(), side(from)),
+                (None, what) => format!("{}: {to}", what.name()),
+            };
+            self.push(wall, Role::Accent, text);
+        }
+        self.changes = changes.to_vec();
     }
 
     fn follow_crossings(&mut self, snapshot: &Snapshot, wall: DateTime<Utc>) {

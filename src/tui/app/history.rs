@@ -1,11 +1,14 @@
 //! The last hour of every numeric signal of one scope, one slot a second, for the trends on screen.
 //!
 //! A second without a sample is a gap and stays one: it is never drawn as zero and never joined over.
-//! When several seconds share a column the column shows the largest, because a mean hides the spike.
+//! When several seconds share a column the column shows the least and the most of them, never a mean,
+//! which hides the spike.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::signal::{Mono, Snapshot, Value};
+use crate::signal::promql::Sample;
+use crate::signal::{Column, Mono, Snapshot, Value, columns};
 
 /// Seconds kept.
 pub const SLOTS_MAX: usize = 3_600;
@@ -13,6 +16,8 @@ pub const SLOTS_MAX: usize = 3_600;
 pub const SERIES_MAX: usize = 400;
 /// A sample that comes later than this leaves a gap. Polling at 1 Hz jitters by less.
 const GAP_AFTER_SLOTS: u64 = 3;
+/// Longest time, in seconds, for which one back-filled sample stands: a server's widest step.
+const STEP_MAX: u64 = 60;
 /// Widths of a column in seconds.
 const STEPS: [u64; 10] = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300];
 
@@ -65,30 +70,74 @@ impl History {
         self.newest.map_or(0, |newest| (newest - self.oldest + 1).min(SLOTS_MAX as u64))
     }
 
-    /// The largest sample of each of `width` columns that end at second `end`, newest at the right.
+    /// Takes in snapshots from before the first sample, oldest first. Each stands for the seconds of
+    /// one step, the smallest distance between two of them; what lies between farther ones is a gap.
+    /// What was sampled here is not replaced.
+    pub fn fill(&mut self, samples: &[(Mono, Arc<Snapshot>)], stale_after_s: f64) {
+        let slots = || samples.iter().map(|(at, _)| slot(*at));
+        let apart =
+            slots().skip(1).zip(slots()).map(|(later, earlier)| later.saturating_sub(earlier));
+        let step = apart.filter(|step| *step > 0).min().unwrap_or(1).min(STEP_MAX);
+        let (Some(first), Some(last)) = (slots().min(), slots().max()) else { return };
+        let newest = self.newest.unwrap_or(last);
+        let live_from = if self.newest.is_some() { self.oldest } else { newest + 1 };
+        let first = first.max((newest + 1).saturating_sub(SLOTS_MAX as u64));
+        if first >= live_from {
+            return;
+        }
+        let mut past: BTreeMap<String, BTreeMap<u64, f32>> = BTreeMap::new();
+        for (at, snapshot) in samples {
+            let end = slot(*at);
+            for (name, number) in numbers(snapshot, stale_after_s) {
+                let seconds = past.entry(name).or_default();
+                let stands = (end + 1).saturating_sub(step)..=end;
+                let before = stands.filter(|second| (first..live_from).contains(second));
+                seconds.extend(before.map(|second| (second, number)));
+            }
+        }
+        let names: Vec<String> = past.keys().chain(self.series.keys()).cloned().collect();
+        for name in names {
+            if !self.series.contains_key(&name) && self.series.len() >= SERIES_MAX {
+                continue;
+            }
+            let known = past.get(&name);
+            let sample = |second: u64| match known.filter(|_| second < live_from) {
+                Some(known) => known.get(&second).copied(),
+                None => self.sample(&name, second),
+            };
+            let filled = (first..=newest).map(sample).collect();
+            self.series.insert(name, filled);
+        }
+        (self.newest, self.oldest) = (Some(newest), first);
+    }
+
+    /// The least, the most and the newest sample of each of `width` columns that end at second `end`,
+    /// newest at the right.
     ///
     /// Columns start at multiples of `step`, so that they do not flicker as time goes on.
     #[must_use]
-    pub fn columns(&self, name: &str, width: usize, step: u64, end: u64) -> Vec<Option<f64>> {
+    pub fn columns(&self, name: &str, width: usize, step: u64, end: u64) -> Vec<Option<Column>> {
         let step = step.max(1);
-        let last = end / step;
-        (0..width as u64)
-            .map(|column| {
-                let index = (last + 1 + column).checked_sub(width as u64)?;
-                (index * step..(index + 1) * step)
-                    .filter_map(|second| self.at(name, second))
-                    .reduce(f64::max)
-            })
-            .collect()
+        let behind = (end / step + 1) * step;
+        let first = behind.saturating_sub(width as u64 * step);
+        // A sample lies just inside its second, so that it is never on the edge of a column.
+        let inside = |second: u64| millis(second) + 1;
+        let known = |second| Some(Sample { at_ms: inside(second), value: self.at(name, second)? });
+        let samples: Vec<Sample> = (first..behind).filter_map(known).collect();
+        let end_ms = millis(behind);
+        columns(&samples, end_ms - millis(width as u64 * step), end_ms, width)
     }
 
     /// The sample of one second.
     #[must_use]
     pub fn at(&self, name: &str, second: u64) -> Option<f64> {
+        self.sample(name, second).map(f64::from)
+    }
+
+    fn sample(&self, name: &str, second: u64) -> Option<f32> {
         let samples = self.series.get(name)?;
         let back = usize::try_from(self.newest?.checked_sub(second)?).ok()?;
-        let index = samples.len().checked_sub(back + 1)?;
-        samples[index].map(f64::from)
+        samples[samples.len().checked_sub(back + 1)?]
     }
 
     /// The narrowest step with which `width` columns reach back over the whole history, or over
@@ -99,6 +148,11 @@ impl History {
         let wanted = span.div_ceil(width.max(1) as u64);
         STEPS.into_iter().find(|step| *step >= wanted).unwrap_or(STEPS[STEPS.len() - 1])
     }
+}
+
+/// A second in milliseconds, as far as they are counted.
+fn millis(second: u64) -> i64 {
+    i64::try_from(second.saturating_mul(1_000)).unwrap_or(i64::MAX)
 }
 
 fn append(samples: &mut VecDeque<Option<f32>>, sample: Option<f32>, steps: u64) {
@@ -184,26 +238,33 @@ mod tests {
         history
     }
 
+    fn most(history: &History, width: usize, step: u64, end: u64) -> Vec<Option<f64>> {
+        let columns = history.columns("x", width, step, end);
+        columns.into_iter().map(|column| Some(column?.max)).collect()
+    }
+
     #[test]
     fn newest_is_at_the_right_and_gaps_stay_gaps() {
         let history = history(&[(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(4.0))]);
-        let columns = history.columns("x", 6, 1, 3);
+        let columns = most(&history, 6, 1, 3);
         assert_eq!(columns, [None, None, Some(1.0), Some(2.0), None, Some(4.0)]);
     }
 
     #[test]
     fn a_late_poll_is_no_gap_but_an_outage_is() {
         let late = history(&[(0.0, Some(1.0)), (2.1, Some(3.0))]);
-        assert_eq!(late.columns("x", 3, 1, 2), [Some(1.0), Some(3.0), Some(3.0)]);
+        assert_eq!(most(&late, 3, 1, 2), [Some(1.0), Some(3.0), Some(3.0)]);
         let outage = history(&[(0.0, Some(1.0)), (4.0, Some(3.0))]);
-        assert_eq!(outage.columns("x", 5, 1, 4), [Some(1.0), None, None, None, Some(3.0)]);
+        assert_eq!(most(&outage, 5, 1, 4), [Some(1.0), None, None, None, Some(3.0)]);
     }
 
     #[test]
-    fn a_column_shows_its_largest_sample() {
+    fn a_column_shows_its_least_and_its_largest_sample() {
         let history =
             history(&[(0.0, Some(1.0)), (1.0, Some(9.0)), (2.0, Some(2.0)), (3.0, Some(3.0))]);
-        assert_eq!(history.columns("x", 2, 2, 3), [Some(9.0), Some(3.0)]);
+        let columns = history.columns("x", 2, 2, 3);
+        let edges = columns.iter().map(|column| column.map(|column| (column.min, column.max)));
+        assert_eq!(edges.collect::<Vec<_>>(), [Some((1.0, 9.0)), Some((2.0, 3.0))]);
     }
 
     #[test]
@@ -234,7 +295,47 @@ mod tests {
         snapshot.signals.get_mut("x").unwrap().age_s = 11.0;
         let mut history = History::default();
         history.push(&snapshot, 10.0, Mono::START);
-        assert_eq!(history.columns("x", 1, 1, 0), [None]);
+        assert_eq!(most(&history, 1, 1, 0), [None]);
+    }
+
+    fn past(samples: &[(f64, f64)]) -> Vec<(Mono, Arc<Snapshot>)> {
+        let sample = |(at, value): &(f64, f64)| {
+            let mut snapshot = Snapshot::new("s", 10.0);
+            snapshot.set("x", Value::Number(*value), &Arc::from("prometheus"));
+            (Mono::from_secs_f64(*at), Arc::new(snapshot))
+        };
+        samples.iter().map(sample).collect()
+    }
+
+    #[test]
+    fn the_past_lies_before_what_was_sampled_and_its_gaps_stay_gaps() {
+        let mut history = history(&[(20.0, Some(7.0)), (21.0, Some(8.0))]);
+        history.fill(&past(&[(2.0, 1.0), (5.0, 2.0), (14.0, 3.0), (20.0, 99.0)]), 10.0);
+        let seconds: Vec<_> = (0..22).map(|second| history.at("x", second)).collect();
+        let (one, two, three) = (Some(1.0), Some(2.0), Some(3.0));
+        assert_eq!(seconds[..9], [None, None, one, two, two, two, None, None, None]);
+        assert_eq!(seconds[9..15], [None, None, None, three, three, three]);
+        // 20 was sampled here; the server's word on 18 and 19 stands.
+        assert_eq!(seconds[15..], [None, None, None, Some(99.0), Some(99.0), Some(7.0), Some(8.0)]);
+        assert_eq!(history.len_s(), 20);
+        history.push(&past(&[(0.0, 9.0)])[0].1, 10.0, Mono::from_secs_f64(22.0));
+        assert_eq!((history.at("x", 22), history.at("x", 14)), (Some(9.0), three));
+    }
+
+    #[test]
+    fn the_past_may_come_first_and_is_bounded() {
+        let mut early = History::default();
+        early.fill(&past(&[(10.0, 1.0), (20.0, 2.0)]), 10.0);
+        assert_eq!(
+            (early.at("x", 20), early.at("x", 11), early.newest()),
+            (Some(2.0), Some(2.0), Some(20))
+        );
+        let mut history = history(&[(9_000.0, Some(7.0))]);
+        history.fill(&past(&[(0.0, 1.0), (1.0, 1.0), (8_999.0, 2.0)]), 10.0);
+        assert_eq!((history.at("x", 8_999), history.at("x", 1)), (Some(2.0), None));
+        assert_eq!(history.len_s(), SLOTS_MAX as u64);
+        history.fill(&past(&[(9_001.0, 1.0)]), 10.0);
+        assert_eq!(history.at("x", 9_001), None);
     }
 
     #[test]

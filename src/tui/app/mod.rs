@@ -4,6 +4,7 @@
 //! has to be done outside comes back as [`Effect`]s.
 
 pub mod action;
+pub mod alerts;
 pub mod events;
 pub mod flip;
 pub mod headline;
@@ -164,6 +165,8 @@ pub struct Model {
     pub gateway_name: Option<Arc<str>>,
     /// Trends, by scope.
     pub history: BTreeMap<String, History>,
+    /// The trends reach back before the first poll, as far as somebody knew.
+    pub is_backfilled: bool,
     /// The scope that a person chose; `None` follows the worst.
     pub chosen_scope: Option<String>,
     /// Since when each scope has its cause.
@@ -204,6 +207,7 @@ impl Model {
             frozen: None,
             gateway_name: None,
             history: BTreeMap::new(),
+            is_backfilled: false,
             chosen_scope: None,
             onsets: BTreeMap::new(),
             timeline: Timeline::default(),

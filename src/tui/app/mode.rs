@@ -24,6 +24,8 @@ pub enum Mode {
     Why(usize),
     /// Every cause; rows scrolled down.
     Causes(usize),
+    /// Alerts and silences; rows scrolled down.
+    Alerts(usize),
     /// A new value for one flag.
     Edit(Editor),
     /// A note being typed.
@@ -75,7 +77,7 @@ impl Mode {
             Self::Flags => Context::Flags,
             Self::Timeline(_) => Context::Timeline,
             Self::Help(_) => Context::Help,
-            Self::Why(_) | Self::Causes(_) => Context::Text,
+            Self::Why(_) | Self::Causes(_) | Self::Alerts(_) => Context::Text,
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
             Self::Edit(_) | Self::Note(_) => Context::Typing,
             Self::Plan(dialog) => match dialog.focus {

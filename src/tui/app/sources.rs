@@ -22,14 +22,19 @@ pub const fn is_down(source: &SourceStatus) -> bool {
 #[must_use]
 pub fn short_error(source: &SourceStatus) -> Option<String> {
     let error = source.error.as_deref()?;
-    let named = format!("{}: ", source.name);
-    let bare = error.strip_prefix(&named).unwrap_or(error);
     let short = if source.url.is_empty() {
-        bare.to_owned()
+        error.to_owned()
     } else {
-        bare.replace(&source.url, &address(&source.url))
+        error.replace(&source.url, &address(&source.url))
     };
-    Some(without_number(&short))
+    Some(short_reason(&short, &source.name))
+}
+
+/// An error without the name of what it is about in front, and without the system's number for it.
+#[must_use]
+pub fn short_reason(error: &str, name: &str) -> String {
+    let bare = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error);
+    without_number(bare)
 }
 
 /// Words of the system without the number that stands behind them: ` (os error 111)`.
@@ -108,6 +113,7 @@ mod tests {
         SourceStatus {
             name: "gateway".to_owned(),
             url: url.to_owned(),
+            via: None,
             last_good: None,
             error: Some(error.to_owned()),
             degraded: Vec::new(),

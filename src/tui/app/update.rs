@@ -98,6 +98,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
             trends.push(snapshot, STALE_AFTER_S, observation.at);
         }
     }
+    take_backfill(model, &update);
     for verdict in &update.verdicts {
         let known = model.onsets.get(&verdict.scope);
         if known.is_none_or(|onset| onset.cause != verdict.cause)
@@ -118,6 +119,17 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     follow_walk(model);
     model.dirty = true;
     verify(model, None, now)
+}
+
+/// Takes the time before the first poll in, once.
+fn take_backfill(model: &mut Model, update: &Update) {
+    let Some(backfill) = update.backfill.as_ref().filter(|_| !model.is_backfilled) else { return };
+    for (scope, samples) in &backfill.scopes {
+        if model.history.len() < SCOPES_MAX || model.history.contains_key(scope) {
+            model.history.entry(scope.clone()).or_default().fill(samples, STALE_AFTER_S);
+        }
+    }
+    model.is_backfilled = true;
 }
 
 /// Lets the walk on the screen take up answers that have become possible.

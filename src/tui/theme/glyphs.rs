@@ -23,6 +23,8 @@ pub struct Glyphs {
     pub levels: [&'static str; 8],
     /// A second, lighter column behind the first.
     pub shade: &'static str,
+    /// Between the least and the most of a column.
+    pub band: &'static str,
     /// A moment without a sample.
     pub gap: &'static str,
     /// The filled part of a gauge.
@@ -52,6 +54,7 @@ pub static UNICODE: Glyphs = Glyphs {
     pointer: "▸",
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     shade: "░",
+    band: "▒",
     gap: "·",
     filled: "█",
     empty: "░",
@@ -73,6 +76,7 @@ pub static ASCII: Glyphs = Glyphs {
     pointer: ">",
     levels: ["_", ".", ",", "-", "=", "+", "*", "#"],
     shade: ":",
+    band: "%",
     gap: " ",
     filled: "#",
     empty: ".",

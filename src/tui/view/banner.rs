@@ -8,6 +8,7 @@ use crate::tui::app::Model;
 use crate::tui::app::flip::Flip;
 use crate::tui::app::sources::{is_down, short_error};
 use crate::tui::theme::{Appearance, Role};
+use crate::tui::view::alerts;
 use crate::tui::view::format::{clock, cut_words, span};
 
 /// Sources that are down have a line each up to so many.
@@ -31,6 +32,7 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
         found.push((Role::Unknown, format!("{unsettled}; reading the flags again")));
     }
     found.extend(sources(model));
+    found.extend(alerts::due(model));
     let recent = model.last_flip().filter(|flip| is_recent(model, flip));
     found.extend(recent.map(|flip| flipped(model, flip)));
     found
@@ -51,12 +53,29 @@ fn sources(model: &Model) -> Vec<(Role, String)> {
         found.truncate(DOWN_MAX);
         found.push((Role::Crit, format!("and {more} more sources are down")));
     }
-    found.extend(all.iter().filter(|source| !is_down(source)).filter_map(|source| {
-        let (line, reason) = source.degraded.first()?;
-        let bad = source.degraded.len();
-        Some((Role::Warn, format!("{}: {bad} bad lines, first at {line}: {reason}", source.name)))
-    }));
+    for source in all.iter().filter(|source| !is_down(source)) {
+        found.extend(in_part(source).map(|text| (Role::Warn, text)));
+    }
     found
+}
+
+/// What a source that answers keeps back: lines that are bad, parts that it warns about.
+fn in_part(source: &SourceStatus) -> impl Iterator<Item = String> {
+    let bad = source.degraded.first().map(|(line, reason)| {
+        let more = match source.degraded.len() {
+            1 => String::new(),
+            bad => format!(" and {} more", bad - 1),
+        };
+        format!("{}: Prometheus would reject this target: line {line}{more}: {reason}", source.name)
+    });
+    let warned = source.warnings.first().map(|first| {
+        let more = match source.warnings.len() {
+            1 => String::new(),
+            warnings => format!(" ({} more)", warnings - 1),
+        };
+        format!("{} warns{more}: {first}", source.name)
+    });
+    bad.into_iter().chain(warned)
 }
 
 fn down(model: &Model, source: &SourceStatus) -> Option<(Role, String)> {

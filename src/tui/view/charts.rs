@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::signal::Column;
 use crate::tui::app::Model;
 use crate::tui::app::history::slot;
 use crate::tui::theme::{Appearance, Role};
@@ -25,7 +26,9 @@ pub fn trend(
 ) -> Line<'static> {
     let Some(trends) = model.trends() else { return Line::default() };
     let step = trends.step(width, SPARK_SPAN_S);
-    spark(&trends.columns(signal, width, step, model.trends_end()), top, role, look)
+    let columns = trends.columns(signal, width, step, model.trends_end());
+    let most: Vec<Option<f64>> = columns.iter().map(|column| Some(column.as_ref()?.max)).collect();
+    spark(&most, top, role, look)
 }
 
 /// One line of a chart.
@@ -56,9 +59,9 @@ fn chart(
     let width = usize::from(inner.width.saturating_sub(AXIS));
     let step = trends.step(width, u64::MAX);
     let end = model.trends_end();
-    let columns: Vec<Vec<Option<f64>>> =
+    let columns: Vec<Vec<Option<Column>>> =
         plotted.iter().map(|one| trends.columns(one.signal, width, step, end)).collect();
-    let largest = columns.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    let largest = columns.iter().flatten().flatten().map(|column| column.max).fold(0.0, f64::max);
     let series: Vec<Series<'_>> = plotted
         .iter()
         .zip(&columns)

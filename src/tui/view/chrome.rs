@@ -13,7 +13,7 @@ use crate::tui::app::{Model, STALE_AFTER_S, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, clocks, span};
 use crate::tui::view::widgets::{lines, right};
-use crate::tui::view::{banner, next};
+use crate::tui::view::{alerts, banner, next};
 
 /// Draws the frame of the screen and returns the part for the screen itself.
 pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) -> Rect {
@@ -157,12 +157,22 @@ pub fn source_words(model: &Model, look: &Appearance) -> Vec<Vec<Span<'static>>>
     all.iter()
         .map(|source| {
             let (role, text) = source_state(model, source);
-            vec![
-                Span::raw(format!("{} ", source.name)),
-                Span::styled(format!("{text}  "), look.style(role)),
-            ]
+            let mut words = vec![Span::raw(format!("{} ", source.name))];
+            words.extend(instances(source, look));
+            let via = source.via.as_ref().map(|via| format!("via {via} "));
+            words.extend(via.map(|via| Span::styled(via, look.style(Role::Dim))));
+            words.push(Span::styled(format!("{text}  "), look.style(role)));
+            words
         })
+        .chain(alerts::source_words(model, look))
         .collect()
+}
+
+/// How many instances of a source answer, where there are several.
+fn instances(source: &SourceStatus, look: &Appearance) -> Option<Span<'static>> {
+    let (up, all) = source.instances;
+    let role = if up < all { Role::Warn } else { Role::Dim };
+    (all > 1).then(|| Span::styled(format!("{up}/{all} "), look.style(role)))
 }
 
 fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {

@@ -3,13 +3,14 @@
 //! The verdict is on the first line of every screen, the next step on the second, then whatever is
 //! wrong with the data; the last two lines are the sources with their ages, and the keys.
 
+mod alerts;
 mod banner;
 mod charts;
 mod chrome;
 mod diagnose;
 mod evidence;
 mod flags;
-mod format;
+pub(in crate::tui) mod format;
 mod narrow;
 mod next;
 mod overview;
@@ -55,6 +56,7 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
             Mode::Help(scroll) => texts::help(model, *scroll, look, body, buf),
             Mode::Why(scroll) => texts::why(model, *scroll, look, body, buf),
             Mode::Causes(scroll) => texts::causes(model, *scroll, look, body, buf),
+            Mode::Alerts(scroll) => alerts::list(model, *scroll, look, body, buf),
             Mode::Edit(editor) => flags::editor(model, editor, look, body, buf),
             Mode::Note(input) => texts::note(input, look, body, buf),
             Mode::Planning => plan::waiting(model, look, body, buf),

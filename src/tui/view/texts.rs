@@ -146,7 +146,8 @@ fn place(contexts: &[Context]) -> String {
     }
 }
 
-fn text(
+/// A text over the screen.
+pub fn text(
     title: &str,
     content: Vec<Line<'static>>,
     scroll: usize,

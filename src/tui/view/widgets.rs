@@ -6,6 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Widget};
 
+use crate::signal::Column;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::whole_span;
 
@@ -101,8 +102,8 @@ pub fn gauge(share: f64, width: usize, role: Role, look: &Appearance) -> Vec<Spa
 
 /// One series of a chart.
 pub struct Series<'a> {
-    /// The largest sample of each column, newest last.
-    pub columns: &'a [Option<f64>],
+    /// The least and the most of each column, newest last.
+    pub columns: &'a [Option<Column>],
     /// Its colour.
     pub role: Role,
     /// Drawn as a light shade behind the others.
@@ -122,6 +123,9 @@ pub struct Chart<'a> {
     /// Columns with a mark under them.
     pub marks: &'a [usize],
 }
+
+/// Rows from which a chart tells the least of a column from the most.
+const BAND_ROWS_MIN: u16 = 4;
 
 /// Cells for the labels of a chart's axis.
 pub const AXIS: u16 = 8;
@@ -174,18 +178,22 @@ impl Chart<'_> {
     fn columns(&self, series: &Series<'_>, plot: Rect, look: &Appearance, buf: &mut Buffer) {
         let style = if series.shaded { look.style(Role::Dim) } else { look.style(series.role) };
         let eighths = plot.height.saturating_mul(8);
-        for (value, x) in series.columns.iter().rev().zip((plot.x..plot.right()).rev()) {
-            let Some(value) = value else { continue };
-            let height = level(*value, self.top, eighths) + 1;
+        let has_room = plot.height >= BAND_ROWS_MIN && !series.shaded;
+        for (column, x) in series.columns.iter().rev().zip((plot.x..plot.right()).rev()) {
+            let Some(column) = column else { continue };
+            let height = level(column.max, self.top, eighths) + 1;
+            let least = level(column.min, self.top, eighths) + 1;
             for row in 0..plot.height {
                 let here = height.saturating_sub(row * 8).min(8);
                 if here == 0 {
                     break;
                 }
-                let glyph = if series.shaded && here == 8 {
-                    look.glyphs.shade
-                } else {
-                    look.glyphs.levels[usize::from(here - 1)]
+                // Above what was always reached stands what was reached at times.
+                let at_times = has_room && least <= row * 8;
+                let glyph = match here {
+                    8 if series.shaded => look.glyphs.shade,
+                    8 if at_times => look.glyphs.band,
+                    here => look.glyphs.levels[usize::from(here - 1)],
                 };
                 buf.set_string(x, plot.bottom() - 1 - row, glyph, style);
             }

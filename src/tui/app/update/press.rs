@@ -139,6 +139,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Undo => return dialog::undo(model),
         Action::Why => model.modes.push(Mode::Why(0)),
         Action::Causes => model.modes.push(Mode::Causes(0)),
+        Action::Alerts => model.modes.push(Mode::Alerts(0)),
         Action::Rewalk => {
             let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
             if let Some(Mode::Diagnose(current)) = model.modes.last_mut() {
@@ -216,8 +217,10 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         return;
     }
     let events = model.timeline.len().saturating_sub(1);
+    let alerts = model.alerts().map_or(0, |all| 2 * (all.alerts.len() + all.silences.len()));
     match model.modes.last_mut() {
         Some(Mode::Timeline(at)) => *at = to(*at, events),
+        Some(Mode::Alerts(at)) => *at = to(*at, alerts),
         // The view clips these; a text is never longer than this.
         Some(Mode::Help(at) | Mode::Why(at) | Mode::Causes(at)) => *at = to(*at, 200),
         Some(Mode::Plan(dialog)) => dialog.scroll = to(dialog.scroll, dialog.scroll_max()),

@@ -132,6 +132,99 @@ fn watch_names_what_is_missing() {
     refused("watch", "section.toml", "[source]\nname = 'a'", &[":1:", "[[name]]"]);
 }
 
+/// A source with these lines, from line 3.
+fn source(lines: &str) -> String {
+    format!("[[source]]\nname = 'a'\nadapter = 'weir'\n{lines}\n")
+}
+
+#[test]
+fn a_source_is_in_one_place_and_no_key_is_in_vain() {
+    let page = "url = 'http://127.0.0.1:1/metrics'";
+    let with = |extra: &str| source(&format!("{page}\n{extra}"));
+    let dns = |extra: &str| source(&format!("dns = 'gw:4000'\n{extra}"));
+    let prometheus = |extra: &str| source(&format!("prometheus = 'http://p:9090'\n{extra}"));
+    let cases: [(&str, String, &[&str]); 22] = [
+        ("nowhere.toml", source(""), &[":1:1: `source[0]`", "add one of `url`, `urls`, `dns`"]),
+        ("both.toml", with("dns = 'gw:4000'"), &[":5:1: `source[0].dns`", "beside `url`"]),
+        ("roads.toml", with("prometheus = 'http://p'"), &[":5:1: `source[0].prometheus`"]),
+        ("select.toml", with("select = 'a=\"b\"'"), &[":5:1: `source[0].select`", "`prometheus`"]),
+        ("path.toml", with("path = '/m'"), &[":5:1: `source[0].path`", "`dns` or `file_sd`"]),
+        ("slash.toml", dns("path = 'm'"), &[":5:1: `source[0].path`", "begins with `/`"]),
+        ("scheme.toml", dns("scheme = 'ftp'"), &[":5:10: `source[0].scheme`", "http"]),
+        ("port.toml", source("dns = 'gw'"), &[":4:1: `source[0].dns`", "name:port"]),
+        ("url.toml", source("url = 'gw:4000'"), &[":4:1: `source[0].url`", "http://host:port"]),
+        ("user.toml", source("url = 'http://u:pw@gw/'"), &[":4:1: `source[0].url`", "`basic`"]),
+        ("urls.toml", source("urls = []"), &[":4:1: `source[0].urls`", "at least one"]),
+        ("second.toml", source("urls = ['http://a/', 'b']"), &[":4:22: `source[0].urls[1]`"]),
+        ("files.toml", source("file_sd = []"), &[":4:1: `source[0].file_sd`", "1 to 32"]),
+        ("folder.toml", source("file_sd = ['*/a.json']"), &["`source[0].file_sd[0]`", "last part"]),
+        ("interval.toml", with("interval_s = 0.5"), &[":5:1: `source[0].interval_s`", "1 to 60"]),
+        ("slow.toml", with("interval_s = 61"), &[":5:1: `source[0].interval_s`", "1 to 60"]),
+        ("timeout.toml", with("timeout_s = 0"), &[":5:1: `source[0].timeout_s`", "positive"]),
+        ("huge.toml", with("timeout_s = 1e300"), &[":5:1: `source[0].timeout_s`"]),
+        ("api.toml", source("prometheus = 'p:9090'"), &[":4:1: `source[0].prometheus`"]),
+        ("match.toml", prometheus("select = 'job'"), &[":5:1: `source[0].select`", "job="]),
+        ("twice_named.toml", with("") + &with(""), &["`source[1].name`", "its own name"]),
+        ("key.toml", with("urll = 'x'"), &[":5:1: `source[0].urll`", "`file_sd`"]),
+    ];
+    for (name, text, words) in cases {
+        refused("doctor", name, &text, words);
+    }
+}
+
+#[test]
+fn access_keys_are_refused_without_showing_a_secret() {
+    let with = |extra: &str| source(&format!("url = 'http://127.0.0.1:1/metrics'\n{extra}"));
+    let unset = "WEIR_TEST_NOT_SET";
+    let cases: [(&str, String, &[&str]); 14] = [
+        (
+            "two_tokens.toml",
+            with("token_env = 'PATH'\ntoken_file = 'x'"),
+            &[":6:1: `source[0].token_file`", "remove one"],
+        ),
+        ("no_token.toml", with("token_file = 'no-token'"), &[":5:1: `source[0].token_file`"]),
+        ("no_word.toml", with("basic = { user = 'me' }"), &["`source[0].basic`", "`password_env`"]),
+        (
+            "word.toml",
+            with(&format!("basic = {{ user = 'me', password_env = '{unset}' }}")),
+            &["`source[0].basic.password_env`", "export WEIR_TEST_NOT_SET"],
+        ),
+        (
+            "two_ways.toml",
+            with("token_env = 'PATH'\nheaders = { Authorization = 'x' }"),
+            &["`source[0]`", "two ways", "keep the token"],
+        ),
+        (
+            "header.toml",
+            with("headers = { 'X Y' = 'x' }"),
+            &["`source[0].headers.X Y`", "X-Scope-OrgID"],
+        ),
+        ("line.toml", with("headers = { X = \"a\\nb\" }"), &["`source[0].headers.X`", "one line"]),
+        (
+            "number_header.toml",
+            with("headers = { X = 7 }"),
+            &["`source[0].headers.X`", "{ env = \"VARIABLE\" }"],
+        ),
+        (
+            "header_env.toml",
+            with(&format!("headers = {{ X = {{ env = '{unset}' }} }}")),
+            &["`source[0].headers.X`", "export WEIR_TEST_NOT_SET"],
+        ),
+        ("ca.toml", with("tls = { ca_file = 'no-ca.pem' }"), &["`source[0].tls.ca_file`"]),
+        ("half.toml", with("tls = { cert_file = 'a' }"), &["`source[0].tls`", "`key_file`"]),
+        (
+            "name.toml",
+            with("tls = { server_name = 'no name' }"),
+            &["`source[0].tls.server_name`", "no name of a server"],
+        ),
+        ("tls.toml", with("tls = { ca = 'a' }"), &["`source[0].tls.ca`", "`ca_file`"]),
+        ("user.toml", with("basic = { password_env = 'x' }"), &["`source[0].basic`", "user"]),
+    ];
+    for (name, text, words) in cases {
+        refused("doctor", &format!("access_{name}"), &text, words);
+    }
+}
+
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))

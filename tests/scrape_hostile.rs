@@ -153,20 +153,36 @@ async fn more_than_the_limit_is_refused_without_keeping_it() {
     assert!(error.contains("over 52.4 MB, the limit"), "{error}");
 }
 
+/// A whole answer with a body that is compressed already.
+fn encoded(encoding: &str, body: &[u8]) -> Vec<u8> {
+    let head =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-encoding: {encoding}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
 #[tokio::test]
-async fn a_gzip_bomb_is_counted_after_decompression() {
+async fn a_bomb_is_counted_after_decompression() {
     use std::io::Write as _;
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut zstd = zstd::Encoder::new(Vec::new(), 1).expect("memory");
     for _ in 0..51 {
-        encoder.write_all(&vec![b'\n'; MEBIBYTE]).expect("memory");
+        let blank = vec![b'\n'; MEBIBYTE];
+        gzip.write_all(&blank).and_then(|()| zstd.write_all(&blank)).expect("memory");
     }
-    let bomb = encoder.finish().expect("memory");
-    assert!(bomb.len() < MEBIBYTE, "{}", bomb.len());
-    let mut answer =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-encoding: gzip\r\n\r\n")
-            .into_bytes();
-    answer.extend_from_slice(&bomb);
-    assert!(error(answer).await.contains("the limit for one scrape"));
+    for (encoding, bomb) in [("gzip", gzip.finish()), ("zstd", zstd.finish())] {
+        let bomb = bomb.expect("memory");
+        assert!(bomb.len() < MEBIBYTE, "{}", bomb.len());
+        let error = error(encoded(encoding, &bomb)).await;
+        assert!(error.contains("the limit for one scrape"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_zstd_frame_that_wants_a_huge_window_is_refused() {
+    // A frame header that asks for 2 GiB: magic, no content size, window exponent 21, then a raw block.
+    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 0x21, 0x00, 0x00, b'a', b' ', b'1', b'\n'];
+    let error = error(encoded("zstd", &frame)).await;
+    assert!(error.contains("was cut after"), "{error}");
 }
 
 #[tokio::test]
@@ -174,10 +190,7 @@ async fn gzip_is_read() {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(b"a 1\n").expect("memory");
-    let mut answer =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: {TEXT}\r\ncontent-encoding: gzip\r\n\r\n")
-            .into_bytes();
-    answer.extend_from_slice(&encoder.finish().expect("memory"));
+    let answer = encoded("gzip", &encoder.finish().expect("memory"));
     assert_eq!(scrape(serve(answer).await).await.expect("metrics").points.len(), 1);
 }
 

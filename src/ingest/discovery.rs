@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 
 /// Most instances of one source. A larger fleet is Prometheus' to scrape, and weir reads it there.
 pub const INSTANCES_MAX: usize = 1_000;
@@ -157,9 +158,8 @@ impl Discovery {
             Self::Dns { host, port, endpoint } => named(addresses(host, *port, endpoint).await?),
             Self::FileSd { patterns, endpoint } => {
                 let (patterns, endpoint) = (patterns.clone(), endpoint.clone());
-                let read =
-                    tokio::task::spawn_blocking(move || file_sd::targets(&patterns, &endpoint));
-                named(read.await.expect("reading does not panic and is not aborted")?)
+                let read = spawn_blocking(move || file_sd::targets(&patterns, &endpoint)).await;
+                named(read.unwrap_or_else(|error| Err(DiscoveryError::Reader(error.to_string())))?)
             }
         };
         if found.len() > INSTANCES_MAX {

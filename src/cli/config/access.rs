@@ -120,7 +120,12 @@ impl Loaded {
                 Err(self.wrong(&key("file"), &message, "remove one of the two"))
             }
             (Some(variable), None) => {
-                self.environment(&key("env"), variable).map(|value| Some(Secret::new(&value)))
+                let value = self.environment(&key("env"), variable)?;
+                if HeaderValue::from_str(value.trim()).is_err() {
+                    let message = format!("`{variable}` has characters that a header cannot carry");
+                    return Err(self.wrong(&key("env"), &message, "set it to one line of text"));
+                }
+                Ok(Some(Secret::new(&value)))
             }
             (None, Some(file)) => Secret::from_file(&self.path(file)).map(Some).map_err(|error| {
                 let remedy = format!("name a file that holds the {name}");

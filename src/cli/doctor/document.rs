@@ -37,6 +37,7 @@ fn source(checked: &Checked) -> Json {
         "adapter": adapter.name,
         "title": adapter.title,
         "verified": adapter.verified.word(),
+        "interval_s": checked.interval.as_secs_f64(),
         "signals": told.collect::<serde_json::Map<_, _>>(),
         "absent": absent,
         "scrape": checked.page().as_ref().map(page),

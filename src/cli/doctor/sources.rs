@@ -21,6 +21,8 @@ const TOGETHER_MAX: usize = 8;
 pub struct Checked {
     pub name: String,
     pub adapter: Arc<Adapter>,
+    /// From one question to the next, when it is watched.
+    pub interval: Duration,
     pub seen: Seen,
 }
 
@@ -95,7 +97,7 @@ pub async fn check(sources: Vec<SourceConfig>, timeout: Duration) -> Result<Vec<
     let scraper = Scraper::new()?;
     let mut checked = Vec::new();
     for source in sources {
-        let SourceConfig { name, adapter, road, .. } = source;
+        let SourceConfig { name, adapter, road, interval, .. } = source;
         let seen = match road {
             Road::Pages { target, instances } => {
                 let target = Target { timeout, ..target };
@@ -103,7 +105,7 @@ pub async fn check(sources: Vec<SourceConfig>, timeout: Duration) -> Result<Vec<
             }
             Road::Queries(queries) => Seen::Answers(Box::new(queries.poll().await)),
         };
-        checked.push(Checked { name, adapter, seen });
+        checked.push(Checked { name, adapter, interval, seen });
     }
     Ok(checked)
 }

@@ -30,13 +30,13 @@ impl Seat {
 /// What there is to say about a seat and its environment.
 pub fn check(seat: &Seat, var: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     const WHAT: &str = "terminal";
-    let set = |name: &str| var(name).filter(|value| !value.is_empty());
+    let named = |name: &str| var(name).filter(|value| !value.is_empty());
     if !seat.is_terminal {
         let next = "run `weir watch` in one; `weir diagnose` and `weir signals` need none";
         return vec![Finding::note(WHAT, "this is no terminal", next)];
     }
     let mut findings = Vec::new();
-    match (set("TERM").as_deref(), seat.size) {
+    match (named("TERM").as_deref(), seat.size) {
         (None | Some("dumb"), _) => {
             let next = "export TERM as your terminal is called, such as xterm-256color";
             findings.push(Finding::note(WHAT, "TERM says that nothing can be drawn", next));
@@ -61,12 +61,12 @@ pub fn check(seat: &Seat, var: impl Fn(&str) -> Option<String>) -> Vec<Finding> 
         let said = "the locale does not say UTF-8: lines and marks are plain ASCII";
         findings.push(Finding::note("locale", said, "export LC_ALL=C.UTF-8"));
     }
-    if set("TMUX").is_some() {
+    if named("TMUX").is_some() {
         let said = "in tmux, what `y` copies stays in weir by default";
         let next = "tmux set -s set-clipboard on";
         findings.push(Finding::note("tmux", said, next));
     }
-    if set("SSH_CONNECTION").is_some() && set("TMUX").is_none() && set("STY").is_none() {
+    if named("SSH_CONNECTION").is_some() && named("TMUX").is_none() && named("STY").is_none() {
         let said = "over ssh, and without tmux or screen the view is lost with the line";
         findings.push(Finding::note("ssh", said, "start tmux first"));
     }

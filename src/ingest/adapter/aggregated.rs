@@ -25,6 +25,8 @@ pub struct Aggregates {
     pub window_s: Option<f64>,
     /// Every metric that is there, with one group per scope.
     pub present: BTreeMap<String, Groups>,
+    /// Metrics whose increases are estimates: the source could not count them from scrape to scrape.
+    pub extrapolated: BTreeSet<String>,
     /// The answer to each leaf.
     pub groups: BTreeMap<String, Groups>,
     /// By metric: series born inside the window, with their first value, which they counted from 0.

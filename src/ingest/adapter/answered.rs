@@ -1,13 +1,17 @@
 //! Turns what a source has added up by itself into signals, as [`super::fill`] does with series.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::signal::Snapshot;
+use crate::signal::{Quality, Snapshot};
 
 use super::aggregated::Aggregates;
 use super::evaluate::{Evaluation, Unknown};
-use super::model::Adapter;
+use super::model::{Adapter, Entry, Reading};
 use super::{Source, put};
+
+/// What is said of counts that are not counted from scrape to scrape.
+const ESTIMATE: &str = "estimated: a restart or a missing scrape in the window";
 
 /// One source that adds up by itself, as the assembler knows it.
 pub(in crate::ingest) struct Answered<'a> {
@@ -33,10 +37,31 @@ pub(in crate::ingest) fn fill_answered(
     let answers = Some(aggregates);
     let evaluation = Evaluation { adapter, instances: &[], caveat, answers, scope, row: None };
     for (signal, entry) in &adapter.signals {
-        let said = match silent {
+        let mut said = match silent {
             Some(why) => Err(Unknown::Nothing(why.to_owned())),
             None => evaluation.entry(entry),
         };
+        if let Ok(found) = &mut said
+            && reads_any(adapter, entry, &aggregates.extrapolated)
+        {
+            found.quality = Quality::Inferred;
+            let note = found.note.take().map(|note| format!("{note}; {ESTIMATE}"));
+            found.note = note.or_else(|| Some(ESTIMATE.to_owned()));
+        }
         put(snapshot, &source, signal, said);
     }
+}
+
+/// Whether an entry reads one of these metrics, by itself or through signals that it refers to.
+fn reads_any(adapter: &Adapter, entry: &Entry, metrics: &BTreeSet<String>) -> bool {
+    if metrics.is_empty() {
+        return false;
+    }
+    let Entry::Readings(readings) = entry else { return false };
+    entry.metrics().iter().any(|metric| metrics.contains(metric))
+        || readings
+            .iter()
+            .flat_map(Reading::signals)
+            .filter_map(|signal| adapter.signals.get(signal))
+            .any(|entry| reads_any(adapter, entry, metrics))
 }

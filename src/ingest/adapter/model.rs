@@ -133,7 +133,7 @@ impl Entry {
         }
     }
 
-    fn metrics(&self) -> Vec<String> {
+    pub(super) fn metrics(&self) -> Vec<String> {
         match self {
             Self::Readings(readings) => readings.iter().flat_map(Reading::metrics).collect(),
             Self::Absent(_) => Vec::new(),

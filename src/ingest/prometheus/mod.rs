@@ -16,6 +16,8 @@ mod questions;
 mod select;
 mod source;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, AnswerError, Data, Sample, Series, parse_answer};
 pub use answers::Answers;

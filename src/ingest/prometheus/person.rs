@@ -98,3 +98,56 @@ impl Person<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::Adapters;
+
+    fn text(adapter: &str, signal: &str) -> Option<String> {
+        let adapter = Adapters::shipped().get(adapter).expect("ships with weir");
+        let select = r#"job="g""#.parse().expect("matchers");
+        promql_of(&adapter, signal, &select, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn signals_of_shipped_adapters_read_as_a_person_would_write_them() {
+        for (adapter, signal, expected) in [
+            (
+                "envoy",
+                "attempts_rps",
+                r#"sum(rate(envoy_cluster_upstream_rq_total{job="g"}[60s]))"#,
+            ),
+            (
+                "envoy",
+                "latency_p95_s",
+                "histogram_quantile(0.95, sum by (le) \
+                 (rate(envoy_cluster_upstream_rq_time_bucket{job=\"g\"}[60s]))) * 0.001",
+            ),
+            (
+                "litellm",
+                "provider_429_rps",
+                "(sum(rate(litellm_deployment_failure_responses_total{job=\"g\",\
+                 model_id!~\"|None\",exception_status=\"429\"}[60s])) or vector(0))",
+            ),
+            (
+                "smg",
+                "retries_share",
+                "clamp((sum(increase(smg_worker_retries_total{job=\"g\"}[60s])) or vector(0)) / \
+                 (((sum(increase(smg_router_requests_total{job=\"g\"}[60s])) or vector(0)) + \
+                 (sum(increase(smg_worker_retries_total{job=\"g\"}[60s])) or vector(0))) > 0), 0, 1)",
+            ),
+        ] {
+            assert_eq!(text(adapter, signal).as_deref(), Some(expected), "{adapter} {signal}");
+        }
+    }
+
+    #[test]
+    fn records_and_absent_signals_have_no_text() {
+        for (adapter, signal) in
+            [("envoy", "tenants"), ("envoy", "rpm_headroom"), ("envoy", "no such signal")]
+        {
+            assert_eq!(text(adapter, signal), None, "{adapter} {signal}");
+        }
+    }
+}

@@ -81,15 +81,19 @@ impl Writer<'_> {
     }
 
     /// The text of a leaf. `None` where `PromQL` has no way to say it.
-    pub(super) fn leaf(self, leaf: &Leaf) -> Option<String> {
+    ///
+    /// Where the counters did not restart, what they gained is the difference between two scrapes, a
+    /// whole number. `increase` undoes restarts, and stretches what it finds to the ends of the window.
+    pub(super) fn leaf(self, leaf: &Leaf, restarted: bool) -> Option<String> {
         let selector = self.selector(&leaf.of)?;
+        let window = duration(leaf.span.unwrap_or(self.window));
         let mut series = match leaf.measure {
             Measure::Values => self.numbers(&selector),
-            Measure::Rates => self.over_window("rate", &selector),
-            Measure::Increases => {
-                let window = leaf.span.unwrap_or(self.window);
-                format!("increase({selector}[{}])", duration(window))
+            Measure::Rates => format!("rate({selector}[{window}])"),
+            Measure::Increases if restarted || leaf.span.is_some() => {
+                format!("increase({selector}[{window}])")
             }
+            Measure::Increases => format!("{selector} - {selector} offset {window}"),
         };
         for (keep, bound) in &leaf.kept {
             series = kept(&series, *keep, *bound);
@@ -186,4 +190,136 @@ pub(super) fn folded(fold: Fold, by: &[String], series: &str) -> String {
     }
     let by: Vec<String> = by.iter().map(|name| label(name)).collect();
     format!("{fold} by ({}) ({series})", by.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An adapter with one signal, `offered_rps`, and words that stand for no value.
+    fn adapter(value: &str, header: &str) -> Adapter {
+        let text = format!(
+            "[adapter]\ntitle = 'x'\nabout = 'x'\nrole = 'gateway'\nverified = 'run'\n{header}\n\
+             [signals.offered_rps]\nvalue = '{value}'\nquality = 'exact'\n"
+        );
+        Adapter::parse("x", "x.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn texts(value: &str, header: &str) -> Vec<Option<String>> {
+        let adapter = adapter(value, header);
+        let select = r#"job="g""#.parse().expect("matchers");
+        let writer = Writer { adapter: &adapter, select: &select, window: Duration::from_secs(60) };
+        adapter.leaves().iter().map(|leaf| writer.leaf(leaf, true)).collect()
+    }
+
+    fn check(value: &str, header: &str, expected: &[&str]) {
+        let got = texts(value, header);
+        let got: Vec<&str> = got.iter().map(|text| text.as_deref().expect("sayable")).collect();
+        assert_eq!(got, expected, "{value}");
+    }
+
+    #[test]
+    fn every_form_of_expression_has_its_text() {
+        let increase = r#"sum(increase(a{job="g"}[60s]))"#;
+        for (value, expected) in [
+            // A sum of rates is a sum of increases over the window, and shares its text.
+            ("rate(a)", vec![increase]),
+            ("rate(a) / increase(a) > 0", vec![increase]),
+            ("clamp(increase(a) - 1, 0, 1)", vec![increase]),
+            ("max(rate(a))", vec![r#"max(rate(a{job="g"}[60s]))"#]),
+            (
+                "sum(a) + min(a)",
+                vec![
+                    r#"min((a{job="g"} > -9.223372036854775807e18 < 9.223372036854775807e18))"#,
+                    r#"sum((a{job="g"} > -9.223372036854775807e18 < 9.223372036854775807e18))"#,
+                ],
+            ),
+            (
+                "count(a == 2)",
+                vec![
+                    r#"count(((a{job="g"} > -9.223372036854775807e18 < 9.223372036854775807e18) == 2))"#,
+                    // How many there are at all, to tell none of them from none that are 2.
+                    r#"count((a{job="g"} > -9.223372036854775807e18 < 9.223372036854775807e18))"#,
+                ],
+            ),
+            (
+                "max(sum by (tenant) (rate(a)))",
+                vec![r#"sum by (tenant) (increase(a{job="g"}[60s]))"#],
+            ),
+            ("quantile(0.5, h)", vec![r#"sum by (le) (increase(h_bucket{job="g"}[60s]))"#]),
+            ("1 + 2", vec![]),
+        ] {
+            check(value, "", &expected);
+        }
+    }
+
+    #[test]
+    fn matchers_and_globs_become_matchers() {
+        for (matcher, expected) in [
+            (r#"x = "1""#, r#"x="1""#),
+            (r#"x != """#, r#"x!="""#),
+            (r#"x = "5??", x != "503""#, r#"x=~"5..",x!="503""#),
+            (r#"x in ["a", "b.c"]"#, r#"x=~"a|b\\.c""#),
+            (r#"x not in ["a", "*z"]"#, r#"x!~"a|.*z""#),
+            (r#"x = "/v1/*""#, r#"x=~"/v1/.*""#),
+            (r#"x = "a\b""#, r#"x="a\\b""#),
+            (r#"k8s.pod = "a""#, r#""k8s.pod"="a""#),
+        ] {
+            let text = format!("sum(increase(a{{job=\"g\",{expected}}}[60s]))");
+            check(&format!("rate(a{{{matcher}}})"), "", &[&text]);
+        }
+    }
+
+    #[test]
+    fn words_for_no_value_are_no_values() {
+        let unset = "unset = ['None', 'n.a.']";
+        for (matcher, expected) in [
+            (r#"x = "1""#, r#","job="g",x="1""#),
+            (r#"x != """#, r#","job="g",x!~"|None|n\\.a\\.""#),
+            (r#"x = """#, r#","job="g",x=~"|None|n\\.a\\.""#),
+            (r#"x != "None""#, r#","job="g""#),
+            (r#"x = "N*""#, r#","job="g",x=~"N.*",x!~"None|n\\.a\\.""#),
+            (r#"x = "*""#, r#","job="g",x=~".*|None|n\\.a\\.""#),
+        ] {
+            let text = format!("sum(increase(a{{{}}}[60s]))", &expected[2..]);
+            check(&format!("rate(a{{{matcher}}})"), unset, &[&text]);
+        }
+        // What PromQL cannot say stays unknown: here a word counts as empty, and is matched by a glob.
+        assert_eq!(texts(r#"rate(a{x != "N*"})"#, unset), [None]);
+        assert_eq!(texts(r#"rate(a{x = "None"})"#, unset), [None]);
+    }
+
+    #[test]
+    fn scopes_and_odd_names() {
+        let scope = "scope = { label = 'scope', metrics = 'a' }\ndrop_negative = true";
+        check("rate(a)", scope, &[r#"sum by (scope) (increase(a{job="g"}[60s]))"#]);
+        check(
+            "max(a)",
+            scope,
+            &[r#"max by (scope) ((a{job="g"} >= 0 < 9.223372036854775807e18))"#],
+        );
+        check("rate(a:b)", "", &[r#"sum(increase(a:b{job="g"}[60s]))"#]);
+        check("rate(a.b)", "", &[r#"sum(increase({__name__="a.b",job="g"}[60s]))"#]);
+    }
+
+    #[test]
+    fn windows_are_whole_units() {
+        for (millis, expected) in [(10_000, "10s"), (1_500, "1500ms"), (0, "1s")] {
+            assert_eq!(duration(Duration::from_millis(millis)), expected);
+        }
+    }
+
+    #[test]
+    fn every_shipped_adapter_can_be_asked_for() {
+        let shipped = crate::ingest::Adapters::shipped();
+        for name in shipped.names() {
+            let adapter = shipped.get(&name).expect("listed");
+            let select = Select::default();
+            let writer =
+                Writer { adapter: &adapter, select: &select, window: Duration::from_secs(60) };
+            for leaf in adapter.leaves() {
+                assert!(writer.leaf(&leaf, false).is_some(), "{name}: {leaf}");
+            }
+        }
+    }
 }

@@ -3,6 +3,9 @@
 //! Many texts share a query: each is tagged with its number by `label_replace`, and they are joined
 //! by `or`, so that a poll is a few requests whatever the adapter says, and all of a request holds for
 //! one moment. A query is kept shorter than the shortest limit among servers.
+//!
+//! A poll asks twice. First about the source: what is there, what answers, what restarted. Then for
+//! the numbers, in the form that this allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +37,8 @@ enum Place {
     All,
     /// Some of those that do not answer.
     Down,
+    /// How many of those that answer did not where the window begins.
+    Joined,
     /// The jobs of the targets.
     Jobs,
     /// Most scrapes of a target within the window.
@@ -42,7 +47,9 @@ enum Place {
     Guess,
     /// Newest sample of a metric, by scope.
     Present(String),
-    /// The series of a metric that were born inside the window.
+    /// How many series of a counter restarted within the window.
+    Restarted(String),
+    /// The series of a counter that were born within the window.
     Newborn(String),
     /// The answer to a leaf that reads a gauge.
     Gauge(String),
@@ -50,8 +57,8 @@ enum Place {
     Counter(String),
 }
 
-/// Everything that a poll asks.
-#[derive(Clone, Debug)]
+/// Some of what a poll asks.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Questions {
     texts: Vec<(Place, String)>,
 }
@@ -61,28 +68,31 @@ pub(super) struct Questions {
 pub(super) struct Told {
     /// The moment, in seconds since 1970.
     pub(super) now_s: Option<f64>,
-    /// Targets that answer, and all of them.
+    /// Targets that answer.
     pub(super) up: Option<f64>,
+    /// All targets.
     pub(super) all: Option<f64>,
+    /// Labels of targets that do not answer.
     pub(super) down: Vec<Labels>,
+    /// Jobs of the targets.
     pub(super) jobs: BTreeSet<String>,
-    /// Most scrapes of a target in the window.
-    pub(super) scrapes: Option<f64>,
     /// The scrape interval by the number of scrapes.
     pub(super) guess: Option<Duration>,
     /// The newest sample, in seconds since 1970.
     pub(super) newest_s: Option<f64>,
-    /// Whether any counter was seen twice.
-    has_increase: bool,
     /// Series in the answers.
     pub(super) series: usize,
+    /// The numbers.
     pub(super) aggregates: Aggregates,
+    joined: f64,
+    restarted: BTreeSet<String>,
+    scrapes: Option<f64>,
+    has_increase: bool,
 }
 
 impl Questions {
-    /// All that the adapter needs. The texts about newborn series cost the server most; for history
-    /// they are left out.
-    pub(super) fn new(writer: Writer<'_>, with_newborn: bool) -> Self {
+    /// About the source: what is there, what answers, what restarted.
+    pub(super) fn about_source(writer: Writer<'_>) -> Self {
         let up = writer.metric("up");
         let window = duration(writer.window);
         let mut texts = vec![
@@ -90,6 +100,7 @@ impl Questions {
             (Place::Up, format!("sum({up})")),
             (Place::All, format!("count({up})")),
             (Place::Down, format!("topk({DOWN_MAX}, {up} == 0)")),
+            (Place::Joined, format!("count({up} == 1 unless {up} offset {window} == 1)")),
             (Place::Jobs, format!("count by (job) ({up})")),
             (Place::Scrapes, format!("max({})", writer.over_window("count_over_time", &up))),
             (Place::Guess, format!("max(count_over_time({up}[{GUESS_S}s]))")),
@@ -100,35 +111,49 @@ impl Questions {
             let newest = format!("timestamp({})", writer.metric(&metric));
             texts.push((Place::Present(metric), folded(Fold::Max, &scope, &newest)));
         }
-        let leaves = writer.adapter.leaves();
-        let counted = leaves.iter().filter(|leaf| leaf.measure == Measure::Increases);
-        let counted: BTreeSet<&str> = counted.map(|leaf| &*leaf.of.metric).collect();
-        for metric in counted.into_iter().filter(|_| with_newborn) {
-            let series = writer.metric(metric);
-            let first = writer.over_window("min_over_time", &series);
-            let was_scraped = format!("on (job, instance) ({up} offset {window} == 1)");
-            let text = format!("({first} unless {series} offset {window}) and {was_scraped}");
-            texts.push((Place::Newborn(metric.to_owned()), text));
-        }
-        for leaf in &leaves {
-            if let Some(text) = writer.leaf(leaf) {
-                let place = match leaf.measure {
-                    Measure::Values => Place::Gauge,
-                    Measure::Rates | Measure::Increases => Place::Counter,
-                };
-                texts.push((place(leaf.to_string()), text));
-            }
+        for metric in counters(writer) {
+            let resets = writer.over_window("resets", &writer.metric(&metric));
+            texts.push((Place::Restarted(metric), format!("count({resets} > 0)")));
         }
         Self { texts }
     }
 
-    /// The queries to send. The first one tells the moment that the others have to be asked for.
+    /// For the numbers of a source of which this is known.
+    pub(super) fn about_numbers(writer: Writer<'_>, told: &Told) -> Self {
+        let up = writer.metric("up");
+        let window = duration(writer.window);
+        let mut texts = Vec::new();
+        for metric in counters(writer) {
+            let series = writer.metric(&metric);
+            let first = writer.over_window("min_over_time", &series);
+            let was_scraped = format!("on (job, instance) ({up} offset {window} == 1)");
+            let text = format!("({first} unless {series} offset {window}) and {was_scraped}");
+            texts.push((Place::Newborn(metric), text));
+        }
+        texts.extend(leaves(writer, |metric| told.is_estimated(metric)));
+        Self { texts }
+    }
+
+    /// For history: all in one, with what is cheap to work out for many moments.
+    pub(super) fn about_history(writer: Writer<'_>) -> Self {
+        let mut questions = Self::about_source(writer);
+        questions.texts.retain(|(place, _)| !matches!(place, Place::Restarted(_) | Place::Guess));
+        questions.texts.extend(leaves(writer, |_| true));
+        questions
+    }
+
+    /// The texts, in order of their numbers.
+    #[cfg(test)]
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|(_, text)| text.as_str())
+    }
+
+    /// The queries to send.
     pub(super) fn queries(&self) -> Vec<String> {
-        let mut queries = vec![String::new()];
+        let mut queries: Vec<String> = Vec::new();
         for (number, (_, text)) in self.texts.iter().enumerate() {
             let tagged = format!("label_replace({text}, \"{TAG}\", \"{number}\", \"\", \"\")");
             match queries.last_mut() {
-                Some(last) if last.is_empty() => *last = tagged,
                 Some(last) if last.len() + tagged.len() < QUERY_BYTES_MAX => {
                     last.push_str(" or ");
                     last.push_str(&tagged);
@@ -140,28 +165,53 @@ impl Questions {
     }
 
     /// Puts series with one value each where they belong.
-    pub(super) fn told(
-        &self,
-        window: Duration,
-        answers: impl IntoIterator<Item = (Labels, f64)>,
-    ) -> Told {
-        let mut told = Told::default();
+    pub(super) fn put(&self, told: &mut Told, answers: impl IntoIterator<Item = (Labels, f64)>) {
         for (labels, value) in answers {
             let number = labels.get(TAG).and_then(|number| number.parse::<usize>().ok());
-            let Some((place, _)) = number.and_then(|number| self.texts.get(number)) else {
-                continue;
-            };
-            told.series += 1;
-            told.take(place, labels.filtered(|label| label != TAG), value);
+            if let Some((place, _)) = number.and_then(|number| self.texts.get(number)) {
+                told.series += 1;
+                told.take(place, labels.filtered(|label| label != TAG), value);
+            }
         }
-        // Without any `up`, an increase of anything shows that there were two scrapes.
-        let is_known = told.scrapes.map_or(told.has_increase, |scrapes| scrapes >= 2.0);
-        told.aggregates.window_s = is_known.then_some(window.as_secs_f64());
-        told
     }
 }
 
+/// The metrics of which increases are asked for.
+fn counters(writer: Writer<'_>) -> BTreeSet<String> {
+    let leaves = writer.adapter.leaves().into_iter();
+    let counted = leaves.filter(|leaf| leaf.measure != Measure::Values && leaf.span.is_none());
+    counted.map(|leaf| leaf.of.metric.into()).collect()
+}
+
+fn leaves(writer: Writer<'_>, restarted: impl Fn(&str) -> bool) -> Vec<(Place, String)> {
+    let text = |leaf: &crate::ingest::adapter::Leaf| {
+        let place = match leaf.measure {
+            Measure::Values => Place::Gauge,
+            Measure::Rates | Measure::Increases => Place::Counter,
+        };
+        // What cannot be said in PromQL gets no answer, and its signals are unknown.
+        let text = writer.leaf(leaf, restarted(&leaf.of.metric))?;
+        Some((place(leaf.to_string()), text))
+    };
+    writer.adapter.leaves().iter().filter_map(text).collect()
+}
+
 impl Told {
+    /// Whether the increases of a counter cannot be counted from scrape to scrape: some of its series
+    /// restarted, or some targets were not scraped where the window begins.
+    fn is_estimated(&self, metric: &str) -> bool {
+        self.all.is_none() || self.joined > 0.0 || self.restarted.contains(metric)
+    }
+
+    /// What the numbers are worth, once all are in.
+    pub(super) fn finish(&mut self, writer: Writer<'_>) {
+        // Without any `up`, an increase of anything shows that there were two scrapes.
+        let is_known = self.scrapes.map_or(self.has_increase, |scrapes| scrapes >= 2.0);
+        self.aggregates.window_s = is_known.then_some(writer.window.as_secs_f64());
+        let estimated = counters(writer).into_iter().filter(|metric| self.is_estimated(metric));
+        self.aggregates.extrapolated = estimated.collect();
+    }
+
     fn take(&mut self, place: &Place, labels: Labels, value: f64) {
         let add = |groups: &mut BTreeMap<String, Groups>, key: &str| {
             groups.entry(key.to_owned()).or_default().push((labels.clone(), value));
@@ -171,16 +221,19 @@ impl Told {
             Place::Up => self.up = Some(value),
             Place::All => self.all = Some(value),
             Place::Down => self.down.push(labels),
+            Place::Joined => self.joined = value,
             Place::Jobs => self.jobs.extend(labels.get("job").map(str::to_owned)),
             Place::Scrapes => self.scrapes = Some(value),
             Place::Guess if value >= 2.0 => {
-                let interval = Duration::try_from_secs_f64(f64::from(GUESS_S) / value);
-                self.guess = interval.ok();
+                self.guess = Duration::try_from_secs_f64(f64::from(GUESS_S) / value).ok();
             }
             Place::Guess => {}
             Place::Present(metric) => {
                 self.newest_s = self.newest_s.into_iter().chain([value]).reduce(f64::max);
                 add(&mut self.aggregates.present, metric);
+            }
+            Place::Restarted(metric) => {
+                self.restarted.insert(metric.clone());
             }
             Place::Newborn(metric) => add(&mut self.aggregates.newborn, metric),
             Place::Gauge(leaf) => add(&mut self.aggregates.groups, leaf),
@@ -194,7 +247,7 @@ impl Told {
 
 /// The numbers of series by moment, in steps of `step_s` before `to_s`. Histograms are left out.
 pub(super) fn by_step(
-    series: Vec<Series>,
+    series: &[Series],
     to_s: f64,
     step_s: f64,
 ) -> BTreeMap<u64, Vec<(Labels, f64)>> {
@@ -206,9 +259,9 @@ pub(super) fn by_step(
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
-                    reason = "0..=1e9"
+                    reason = "matched to be within 0..=1e9"
                 )]
-                steps.entry(back as u64).or_default().push((labels.clone(), value));
+                steps.entry(back as u64).or_default().push((labels.clone(), *value));
             }
         }
     }

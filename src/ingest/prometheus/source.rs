@@ -73,22 +73,22 @@ struct Known {
     down: Vec<Labels>,
 }
 
-/// What the requests of one poll came to.
-#[derive(Default)]
+/// What the requests of one poll said besides numbers.
+#[derive(Clone, Debug, Default)]
 struct Round {
-    series: Vec<Series>,
     notices: Vec<String>,
     is_partial: bool,
 }
 
 impl Round {
-    fn take(&mut self, reply: Reply<Data>) {
+    /// Keeps what is said, and gives the series.
+    fn take(&mut self, reply: Reply<Data>) -> Vec<Series> {
         let answer = reply.answer;
         self.notices.extend(answer.warnings.into_iter().chain(answer.infos));
         self.is_partial |= answer.is_partial;
         match answer.data {
-            Data::Vector(series) | Data::Matrix(series) => self.series.extend(series),
-            Data::Scalar(..) | Data::String(..) => {}
+            Data::Vector(series) | Data::Matrix(series) => series,
+            Data::Scalar(..) | Data::String(..) => Vec::new(),
         }
     }
 }
@@ -138,24 +138,40 @@ impl PrometheusSource {
 
     async fn polled(&self) -> Result<Answers, PrometheusError> {
         let begun = Instant::now();
-        if self.known().interval.is_none() {
-            self.learn(&BTreeSet::new()).await;
-        }
-        let window = self.window();
-        let questions = Questions::new(self.writer(window), true);
+        self.learn_first().await;
+        let writer = self.writer();
+        let (mut told, mut round) = (Told::default(), Round::default());
+        let about_source = Questions::about_source(writer);
+        self.ask(&about_source, &mut told, &mut round).await?;
+        let about_numbers = Questions::about_numbers(writer, &told);
+        self.ask(&about_numbers, &mut told, &mut round).await?;
+        told.finish(writer);
+        self.remember(&told).await;
+        Ok(self.answers(told, writer.window, round, begun.elapsed()))
+    }
+
+    /// Asks for one moment: the server's now, which the first query tells all later ones.
+    async fn ask(
+        &self,
+        questions: &Questions,
+        told: &mut Told,
+        round: &mut Round,
+    ) -> Result<(), PrometheusError> {
         let queries = questions.queries();
-        let mut round = Round::default();
-        // The first query tells the moment, and all others are about it.
-        let (first, rest) = queries.split_first().map_or(("", &[][..]), |(f, r)| (f.as_str(), r));
-        round.take(self.api.query(first, None).await?);
-        let told = questions.told(window, newest(&round.series));
-        let asked: Vec<_> = rest.iter().map(|query| self.api.query(query, told.now_s)).collect();
+        let mut waiting = queries.as_slice();
+        if let (None, [first, rest @ ..]) = (told.now_s, waiting) {
+            let series = round.take(self.api.query(first, None).await?);
+            questions.put(told, numbers(&series));
+            waiting = rest;
+        }
+        let now_s = told.now_s;
+        let asked: Vec<_> = waiting.iter().map(|query| self.api.query(query, now_s)).collect();
         let replies = stream::iter(asked).buffered(REQUESTS_MAX);
         let replies: Vec<_> = replies.try_collect().await?;
-        replies.into_iter().for_each(|reply| round.take(reply));
-        let told = questions.told(window, newest(&round.series));
-        self.remember(&told).await;
-        Ok(self.answers(told, window, round, begun.elapsed()))
+        for reply in replies {
+            questions.put(told, numbers(&round.take(reply)));
+        }
+        Ok(())
     }
 
     async fn history(
@@ -164,53 +180,37 @@ impl PrometheusSource {
         step: Duration,
     ) -> Result<Vec<(f64, Answers)>, PrometheusError> {
         let begun = Instant::now();
-        if self.known().interval.is_none() {
-            self.learn(&BTreeSet::new()).await;
-        }
-        let window = self.window();
-        let questions = Questions::new(self.writer(window), false);
+        self.learn_first().await;
+        let writer = self.writer();
         let Data::Scalar(_, to_s) = self.api.query("time()", None).await?.answer.data else {
             let cause = "`time()` gives no number".to_owned();
             return Err(self.api.error(PrometheusErrorKind::Unreadable { cause }));
         };
         let step = step.max(STEP_MIN).max(self.interval()).max(span / STEPS_MAX);
-        let range = Range { from_s: to_s - span.as_secs_f64(), to_s, step }.clamped();
-        let step_s = range.step.as_secs_f64();
-        // Steps count from the first one, so that the last is now.
-        let range =
-            Range { from_s: to_s - (span.as_secs_f64() / step_s).floor() * step_s, ..range };
+        let steps = (span.as_secs_f64() / step.as_secs_f64()).floor();
+        let from_s = to_s - steps * step.as_secs_f64();
+        let range = Range { from_s, to_s, step };
+        let questions = Questions::about_history(writer);
         let queries = questions.queries();
         let asked: Vec<_> =
             queries.iter().map(|query| self.api.query_range(query, range)).collect();
         let replies: Vec<_> = stream::iter(asked).buffered(REQUESTS_MAX).try_collect().await?;
         let mut round = Round::default();
-        replies.into_iter().for_each(|reply| round.take(reply));
-        let steps = by_step(std::mem::take(&mut round.series), to_s, step_s);
-        let moments = steps.into_iter().rev().map(|(back, series)| {
-            let told = questions.told(window, series);
-            #[expect(clippy::cast_precision_loss, reason = "a number of steps")]
-            let ago_s = back as f64 * step_s;
-            (ago_s, told)
-        });
-        let there = moments.filter(|(_, told)| told.newest_s.is_some() || told.all.is_some());
+        let series: Vec<Series> = replies.into_iter().flat_map(|reply| round.take(reply)).collect();
         let took = begun.elapsed();
-        Ok(there
-            .map(|(ago_s, told)| {
-                (
-                    ago_s,
-                    self.answers(
-                        told,
-                        window,
-                        Round {
-                            series: Vec::new(),
-                            notices: round.notices.clone(),
-                            is_partial: round.is_partial,
-                        },
-                        took,
-                    ),
-                )
-            })
-            .collect())
+        let mut moments = Vec::new();
+        for (back, numbers) in by_step(&series, to_s, step.as_secs_f64()).into_iter().rev() {
+            let mut told = Told::default();
+            questions.put(&mut told, numbers);
+            if told.newest_s.is_none() && told.all.is_none() {
+                continue;
+            }
+            told.finish(writer);
+            #[expect(clippy::cast_precision_loss, reason = "at most STEPS_MAX")]
+            let ago_s = back as f64 * step.as_secs_f64();
+            moments.push((ago_s, self.answers(told, writer.window, round.clone(), took)));
+        }
+        Ok(moments)
     }
 
     fn answers(&self, told: Told, window: Duration, round: Round, took: Duration) -> Answers {
@@ -233,8 +233,8 @@ impl PrometheusSource {
         )
     }
 
-    fn writer(&self, window: Duration) -> Writer<'_> {
-        Writer { adapter: &self.config.adapter, select: &self.config.select, window }
+    fn writer(&self) -> Writer<'_> {
+        Writer { adapter: &self.config.adapter, select: &self.config.select, window: self.window() }
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -245,9 +245,18 @@ impl PrometheusSource {
         self.known().interval.unwrap_or(INTERVAL_GUESS)
     }
 
+    /// A whole number of scrapes, so that a difference over it is between two of them.
     fn window(&self) -> Duration {
-        let by_itself = self.interval().saturating_mul(WINDOW_SCRAPES).max(WINDOW_MIN);
-        self.config.window.unwrap_or(by_itself)
+        let interval = self.interval();
+        let scrapes = WINDOW_MIN.div_duration_f64(interval).ceil().max(f64::from(WINDOW_SCRAPES));
+        self.config.window.unwrap_or_else(|| interval.mul_f64(scrapes))
+    }
+
+    /// Before the first poll the interval is not known, and with it the window.
+    async fn learn_first(&self) {
+        if self.known().asked.is_none() {
+            self.learn(&BTreeSet::new()).await;
+        }
     }
 
     /// Asks the server for its targets. One that has none, as Thanos and Mimir, is no less a source.
@@ -279,8 +288,8 @@ impl PrometheusSource {
     }
 }
 
-/// The one value of each series of vectors. Histograms are left out.
-fn newest(series: &[Series]) -> impl Iterator<Item = (Labels, f64)> + '_ {
+/// The one value of each series of a vector. Histograms are left out.
+fn numbers(series: &[Series]) -> impl Iterator<Item = (Labels, f64)> + '_ {
     series.iter().filter_map(|series| match series.samples.last() {
         Some((_, Sample::Number(value))) => Some((series.labels.clone(), *value)),
         _ => None,

@@ -1,0 +1,131 @@
+//! A real gateway and a real provider under an even load, scraped by a real Prometheus and by weir:
+//! both roads show the same signals, each within one scrape interval of the other.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+use weir::ingest::Access;
+use weir::signal::{Mono, Snapshot};
+
+use super::support::{Direct, Prometheus, WINDOW, told};
+
+/// Requests a second. Each road counts whole requests between two scrapes of its own.
+const LOAD_RPS: u32 = 40;
+/// How far the roads may be apart: what happens in one scrape interval of the window.
+const APART: f64 = 1.0 / 6.0;
+
+/// A process of weir that ends with the value, or with the test.
+struct Weir {
+    child: Child,
+    ready: Json,
+}
+
+impl Weir {
+    fn start(arguments: &[&str], home: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(arguments)
+            .arg("--exit-on-stdin-eof")
+            .env("XDG_STATE_HOME", home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("weir starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
+        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        Self { child, ready }
+    }
+
+    fn address(&self, key: &str) -> SocketAddr {
+        let address = self.ready[key].as_str().unwrap_or_else(|| panic!("{}", self.ready));
+        address.trim_start_matches("http://").parse().expect("an address")
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn gateway(provider: SocketAddr, home: &Path) -> Weir {
+    let file = home.join("weir.toml");
+    let config = format!(
+        "[gateway]\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n\
+         upstream = 'http://{provider}'\n\n\
+         [[scope]]\nname = 'sim/main/all'\nrpm = 600_000\ntpm = 600_000_000\n"
+    );
+    std::fs::write(&file, config).expect("written");
+    Weir::start(&["gateway", "-c", &file.display().to_string()], home)
+}
+
+/// Sends an even load until it is dropped.
+async fn load(data: SocketAddr) {
+    let client = Access::default().client().expect("a client");
+    let url = format!("http://{data}/v1/embeddings");
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / LOAD_RPS);
+    loop {
+        ticks.tick().await;
+        let request = client.post(&url).json(&serde_json::json!({ "model": "m", "input": "text" }));
+        tokio::spawn(async move { request.send().await.map(drop) });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_roads_show_the_same_gateway() {
+    let home = tempfile::tempdir().expect("a folder");
+    let provider = Weir::start(&["provider", "--listen", "127.0.0.1:0"], home.path());
+    let provider_address = provider.address("listen");
+    let gateway = gateway(provider_address, home.path());
+    let admin = gateway.address("admin");
+    let jobs = [("gateway", admin, "metrics"), ("provider", provider_address, "metrics")];
+    let prometheus = Prometheus::start(&jobs).await;
+    let sending = tokio::spawn(load(gateway.address("data")));
+    let client = Access::default().client().expect("a client");
+    let mut direct = [Direct::new("weir"), Direct::new("simprov")];
+    let begun = Instant::now();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    // Prometheus looks for its targets for 5 s before its first scrape.
+    while begun.elapsed() < WINDOW + Duration::from_secs(9) {
+        ticks.tick().await;
+        for (road, address) in direct.iter_mut().zip([admin, provider_address]) {
+            let answer = client.get(format!("http://{address}/metrics")).send().await;
+            let page = answer.expect("it answers").text().await.expect("text");
+            road.accept(&page, Mono::from_start(begun.elapsed()));
+        }
+    }
+    for ((job, adapter), road) in [("gateway", "weir"), ("provider", "simprov")].iter().zip(&direct)
+    {
+        let answers = prometheus.source(job, adapter).poll().await;
+        let answers = answers.unwrap_or_else(|error| panic!("{job}: {error}"));
+        agree(job, &told(answers, adapter), &road.snapshot());
+    }
+    sending.abort();
+}
+
+fn agree(what: &str, prometheus: &Snapshot, direct: &Snapshot) {
+    assert_eq!(prometheus.scope, direct.scope, "{what}");
+    let known = |snapshot: &Snapshot| snapshot.signals.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(known(prometheus), known(direct), "{what}: {:?}", prometheus.absent);
+    for (name, reading) in &direct.signals {
+        let theirs = prometheus.get(name).expect("the same names");
+        let (Some(a), Some(b)) = (theirs.value.as_number(), reading.value.as_number()) else {
+            continue;
+        };
+        println!("{what} {name}: {a}, from pages {b}");
+        // A count may differ by a request at either end; a clock by an interval.
+        let slack = APART * b.abs() + if name.ends_with("_s") { 1.5 } else { 0.5 };
+        assert!((a - b).abs() <= slack, "{what} {name}: {a}, from pages {b}");
+    }
+    let offered = prometheus.number("offered_rps").or_else(|| prometheus.number("attempts_rps"));
+    let offered = offered.unwrap_or_else(|| panic!("{what}: {:?}", prometheus.absent));
+    let sent = f64::from(LOAD_RPS);
+    assert!((offered - sent).abs() <= 0.2 * sent, "{what}: {offered} a second of {sent}");
+}

@@ -228,7 +228,15 @@ fn line(
         let hold = columns.hold;
         spans.push(Span::styled(format!("{:<hold$} ", row.asked.hold), look.style(Role::Dim)));
     }
-    spans.push(held(row, look));
+    let held = held(row, look);
+    let used: usize = spans.iter().map(Span::width).sum();
+    let needed = used + held.content.trim_end().chars().count();
+    if needed > width && one.state == Truth::Unknown && !one.pending {
+        // Why it is unknown says more than the columns that have nothing to show.
+        spans.truncate(1);
+        spans.push(Span::raw(format!("{}  ", cut(&row.name, name, look.glyphs.ellipsis))));
+    }
+    spans.push(held);
     if let Some(before) = walk.first_state(&one.name).filter(|before| *before != one.state) {
         spans.push(Span::styled(format!("was {} ", letter_of(before)), look.style(Role::Warn)));
     }

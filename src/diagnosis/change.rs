@@ -273,6 +273,7 @@ impl ChangeWatch {
     }
 
     /// The changes so far, oldest first, at most [`CHANGES_MAX`].
+    #[must_use]
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
         self.recent.iter()
     }
@@ -406,7 +407,7 @@ impl Models {
         self.seen.retain(|_, last| at.saturating_since(*last) < MODEL_GONE);
         let after = self.set();
         let changed = before != after && !before.is_empty() && !learning;
-        changed.then(|| (What::Models, Some(Level::Words(before)), Level::Words(after), at))
+        changed.then_some((What::Models, Some(Level::Words(before)), Level::Words(after), at))
     }
 
     fn set(&self) -> String {

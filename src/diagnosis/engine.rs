@@ -102,6 +102,7 @@ impl Diagnoser {
     }
 
     /// What changed beside the load, oldest first, at most [`super::CHANGES_MAX`].
+    #[must_use]
     pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
         self.ring.changes()
     }

@@ -178,6 +178,7 @@ impl Ring {
     }
 
     /// What changed beside the load, oldest first.
+    #[must_use]
     pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
         self.changes.recent()
     }

@@ -92,7 +92,7 @@ impl AlertState {
 /// One alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Tells it from every other: its labels' fingerprint, or the labels themselves.
+    /// Tells it from every other: its labels' fingerprint.
     pub id: String,
     /// `alertname`.
     pub name: String,
@@ -119,8 +119,7 @@ impl Alert {
         state: &str,
         active_at: Option<&str>,
     ) -> Self {
-        let id = labels.iter().map(|(name, value)| format!("{name}={value};")).collect::<String>();
-        let mut alert = Self::of(labels, annotations, clipped(&id));
+        let mut alert = Self::of(labels, annotations, print_of(labels));
         alert.state = if state == "firing" { AlertState::Firing } else { AlertState::Pending };
         alert.since = active_at.and_then(instant);
         alert
@@ -291,19 +290,16 @@ struct MatcherRow {
 pub(super) fn read_alerts(body: &[u8]) -> Result<(Vec<Alert>, usize), serde_json::Error> {
     rows(body, |row: AlertRow| {
         let StatusRow { state, silenced_by, inhibited_by } = row.status;
-        let id = if row.fingerprint.is_empty() {
-            row.labels.iter().map(|(name, value)| format!("{name}={value};")).collect()
-        } else {
-            row.fingerprint
-        };
-        let mut alert = Alert::of(&row.labels, &row.annotations, clipped(&id));
+        let id = Some(clipped(&row.fingerprint)).filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| print_of(&row.labels));
+        let mut alert = Alert::of(&row.labels, &row.annotations, id);
         // The state word alone does not say by what it is held back.
-        alert.state = match (silenced_by.is_empty(), inhibited_by.is_empty(), state.as_str()) {
-            (false, _, _) => AlertState::Silenced,
-            (true, false, _) => AlertState::Inhibited,
-            (true, true, "suppressed") => AlertState::Silenced,
-            (true, true, "unprocessed") => AlertState::Pending,
-            (true, true, _) => AlertState::Firing,
+        alert.state = match state.as_str() {
+            _ if !silenced_by.is_empty() => AlertState::Silenced,
+            _ if !inhibited_by.is_empty() => AlertState::Inhibited,
+            "suppressed" => AlertState::Silenced,
+            "unprocessed" => AlertState::Pending,
+            _ => AlertState::Firing,
         };
         alert.since = instant(&row.starts_at);
         alert.silenced_by = silenced_by.iter().take(LABELS_MAX).map(|id| clipped(id)).collect();
@@ -350,6 +346,16 @@ fn rows<R: for<'a> Deserialize<'a>, T>(
         }
     }
     Ok((found, unread))
+}
+
+/// A fingerprint of labels, where the sender gives none.
+fn print_of(labels: &BTreeMap<String, String>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        hasher.update(text.as_bytes());
+        hasher.update(&[0]);
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
 }
 
 fn instant(text: &str) -> Option<DateTime<Utc>> {

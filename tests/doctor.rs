@@ -1,36 +1,28 @@
 //! `weir doctor` as an operator runs it: on pages of real gateways, served on loopback.
 
+mod pages;
+
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::thread;
 
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
 
-/// Serves one page to whoever asks, for as long as the test runs.
-fn serve(capture: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/captures").join(capture);
+/// A page of a real gateway.
+fn page_of(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/captures").join(name);
     let mut body = Vec::new();
     let file = fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     GzDecoder::new(file).read_to_end(&mut body).expect("gzip");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let _ = stream.read(&mut [0; 4096]);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
-                 Content-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
-        }
-    });
-    format!("http://{address}/metrics")
+    body
+}
+
+/// Serves a page of a real gateway.
+fn serve(capture: &str) -> String {
+    let page = page_of(capture);
+    pages::serve(move || Some(page.clone()))
 }
 
 fn doctor(directory: &Path, config: &str, extra: &[&str]) -> Output {

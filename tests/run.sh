@@ -10,9 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sudo=()
 [ "$(id -u)" -eq 0 ] || sudo=(sudo)
 
-# Prometheus' own checker, for the test that compares rates with it. Unpacked, not installed:
-# installing would also start a server.
-if ! command -v promtool >/dev/null; then
+# Prometheus' own checker, for the test that compares rates with it, and Prometheus itself, for the
+# tests of the road through it. Unpacked, not installed: installing would also start a server.
+if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
     prometheus=target/ci-prometheus
     if [ ! -x "$prometheus/usr/bin/promtool" ]; then
         "${sudo[@]}" apt-get update -q

@@ -18,6 +18,9 @@ const LOAD_RPS: u32 = 40;
 /// How far the roads may be apart: what happens in one scrape interval of the window.
 const APART: f64 = 1.0 / 6.0;
 
+/// What is another number a moment later, however even the load is.
+const MOMENTARY: &[&str] = &["inflight_actual", "inflight_gauge", "queue_depth"];
+
 /// A process of weir that ends with the value, or with the test.
 struct Weir {
     child: Child,
@@ -71,9 +74,11 @@ async fn load(data: SocketAddr) {
     let client = Access::default().client().expect("a client");
     let url = format!("http://{data}/v1/embeddings");
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / LOAD_RPS);
-    loop {
+    for number in 0_u64.. {
         ticks.tick().await;
-        let request = client.post(&url).json(&serde_json::json!({ "model": "m", "input": "text" }));
+        // No two are alike, or the gateway would take one for a retry of the other.
+        let body = serde_json::json!({ "model": "m", "input": format!("text {number}") });
+        let request = client.post(&url).json(&body);
         tokio::spawn(async move { request.send().await.map(drop) });
     }
 }
@@ -82,7 +87,7 @@ async fn load(data: SocketAddr) {
 async fn both_roads_show_the_same_gateway() {
     let home = tempfile::tempdir().expect("a folder");
     let provider = Weir::start(&["provider", "--listen", "127.0.0.1:0"], home.path());
-    let provider_address = provider.address("listen");
+    let provider_address = provider.address("listening");
     let gateway = gateway(provider_address, home.path());
     let admin = gateway.address("admin");
     let jobs = [("gateway", admin, "metrics"), ("provider", provider_address, "metrics")];
@@ -105,7 +110,12 @@ async fn both_roads_show_the_same_gateway() {
     {
         let answers = prometheus.source(job, adapter).poll().await;
         let answers = answers.unwrap_or_else(|error| panic!("{job}: {error}"));
-        agree(job, &told(answers, adapter), &road.snapshot());
+        let snapshot = told(answers, adapter);
+        agree(job, &snapshot, &road.snapshot());
+        if let Some(offered) = snapshot.number("offered_rps") {
+            let sent = f64::from(LOAD_RPS);
+            assert!((offered - sent).abs() <= APART * sent, "{offered} a second of {sent}");
+        }
     }
     sending.abort();
 }
@@ -119,13 +129,16 @@ fn agree(what: &str, prometheus: &Snapshot, direct: &Snapshot) {
         let (Some(a), Some(b)) = (theirs.value.as_number(), reading.value.as_number()) else {
             continue;
         };
-        println!("{what} {name}: {a}, from pages {b}");
-        // A count may differ by a request at either end; a clock by an interval.
-        let slack = APART * b.abs() + if name.ends_with("_s") { 1.5 } else { 0.5 };
+        if MOMENTARY.contains(&name.as_str()) {
+            continue;
+        }
+        // A count may differ by a request at either end; a clock by an interval and a bit.
+        let slack = match name {
+            name if name.ends_with("_rps") => 0.5,
+            name if name.ends_with("_s") => 1.5,
+            _ => 0.15,
+        };
+        let slack = slack + APART * b.abs();
         assert!((a - b).abs() <= slack, "{what} {name}: {a}, from pages {b}");
     }
-    let offered = prometheus.number("offered_rps").or_else(|| prometheus.number("attempts_rps"));
-    let offered = offered.unwrap_or_else(|| panic!("{what}: {:?}", prometheus.absent));
-    let sent = f64::from(LOAD_RPS);
-    assert!((offered - sent).abs() <= 0.2 * sent, "{what}: {offered} a second of {sent}");
 }

@@ -168,7 +168,7 @@ fn a_source_is_in_one_place_and_no_key_is_in_vain() {
         ("key.toml", with("urll = 'x'"), &[":5:1: `source[0].urll`", "`file_sd`"]),
     ];
     for (name, text, words) in cases {
-        refused("doctor", name, &text, words);
+        refused("doctor", &format!("source_{name}"), &text, words);
     }
 }
 

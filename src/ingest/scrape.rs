@@ -266,14 +266,22 @@ fn read(body: &[u8], format: Format, source_name: &str) -> Result<ParsedScrape, 
         source_name: source_name.to_owned(),
         limit: BODY_BYTES_MAX,
     })?;
-    no_sample(source_name, &scrape.report).map_or(Ok(scrape), Err)
+    // Samples are counted before a last line that may be cut is dropped, points after that.
+    if scrape.points.is_empty()
+        && let Some(error) = bad_line(source_name, &scrape.report)
+    {
+        return Err(error);
+    }
+    Ok(scrape)
 }
 
 /// The error that a page is which has bad lines and no sample at all.
 pub(super) fn no_sample(source_name: &str, report: &Report) -> Option<ScrapeError> {
-    if report.samples > 0 {
-        return None;
-    }
+    if report.samples > 0 { None } else { bad_line(source_name, report) }
+}
+
+/// The first bad line of a page without samples.
+fn bad_line(source_name: &str, report: &Report) -> Option<ScrapeError> {
     let (line, reason) = degraded(report).into_iter().next()?;
     Some(ScrapeError::NoSample { source_name: source_name.to_owned(), line, reason })
 }

@@ -127,17 +127,17 @@ pub(super) fn innermost(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// The first cause of a type.
+/// The first cause of a type. What an I/O error wraps is not its source, and it may wrap another.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut cause = error.source();
     while let Some(found) = cause {
-        // What an I/O error wraps is not its source.
-        let wrapped = found.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let wrapped = wrapped.and_then(|inner| inner.downcast_ref());
-        if let Some(wanted) = found.downcast_ref().or(wrapped) {
+        if let Some(wanted) = found.downcast_ref() {
             return Some(wanted);
         }
-        cause = found.source();
+        cause = match found.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => found.source(),
+        };
     }
     None
 }

@@ -15,7 +15,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value as Json;
-use weir::ingest::{Access, Basic, ScrapeError, Scraper, Secret, Target, Tls, TlsFiles};
+use weir::ingest::{Access, Basic, ScrapeError, Scraper, Secret, Target, Tls, TlsFiles, read_page};
 
 /// Bytes of a request's head that a peer reads.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -149,7 +149,8 @@ impl Folder {
 async fn scrape(url: String, access: Access) -> Result<usize, ScrapeError> {
     let timeout = Duration::from_secs(10);
     let target = Target { timeout, access, ..Target::new("gateway", url) };
-    let scrape = Scraper::new()?.scrape(&target).await?;
+    let (body, format) = Scraper::new()?.fetch(&target).await?;
+    let scrape = read_page(&target.name, &body, format)?;
     Ok(scrape.points.len())
 }
 

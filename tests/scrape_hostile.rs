@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use weir::ingest::{ParsedScrape, ScrapeError, Scraper, Target};
+use weir::ingest::{ParsedScrape, ScrapeError, Scraper, Target, read_page};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -54,7 +54,8 @@ fn target(url: String) -> Target {
 }
 
 async fn scrape(url: String) -> Result<ParsedScrape, ScrapeError> {
-    Scraper::new().expect("a client").scrape(&target(url)).await
+    let (body, format) = Scraper::new().expect("a client").fetch(&target(url)).await?;
+    read_page("gateway", &body, format)
 }
 
 /// The error that an answer gives.
@@ -238,7 +239,7 @@ async fn a_peer_that_hangs_is_cut_off_wherever_it_hangs() {
         });
         let target = Target { timeout: limit, ..target(format!("http://{address}/metrics")) };
         let begun = Instant::now();
-        let error = Scraper::new().expect("a client").scrape(&target).await.expect_err("hangs");
+        let error = Scraper::new().expect("a client").fetch(&target).await.expect_err("hangs");
         assert_eq!(error.to_string(), "gateway: no whole answer within 150 ms");
         assert!(begun.elapsed() < Duration::from_secs(5), "cut off soon");
     }

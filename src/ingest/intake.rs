@@ -104,8 +104,11 @@ impl Intake {
                 memory.watch(id);
             }
         };
-        let report = repeat.read(body, format, on_new, at)?;
-        if report.samples == 0 && report.problem_count > 0 {
+        let mut report = repeat.read(body, format, on_new, at)?;
+        let is_doubtful = report.problem_count > 0 || report.cut;
+        if is_doubtful && repeat.values().iter().all(|value| is_stale_marker(*value)) {
+            // A last line that may be cut is counted and dropped.
+            report.samples = 0;
             memory.accept(&[], &[], at);
             return Ok(report);
         }

@@ -39,5 +39,5 @@ pub use observation::{Observation, SourceStatus};
 pub use parsed::{ParsedScrape, SERIES_MAX, degraded};
 pub use past::{Past, has_past, past};
 pub use poller::{Fetched, PollConfig, Poller, Road, SourceConfig};
-pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
+pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target, read_page};
 pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

@@ -197,16 +197,6 @@ impl Scraper {
         Ok(Self { client: Access::default().client()? })
     }
 
-    /// Scrapes `target` once.
-    ///
-    /// # Errors
-    ///
-    /// When no answer comes in time, or what comes holds no sample at all.
-    pub async fn scrape(&self, target: &Target) -> Result<ParsedScrape, ScrapeError> {
-        let (body, format) = self.fetch(target).await?;
-        read(&body, format, &target.name)
-    }
-
     /// Fetches the body of `target` and tells its dialect, without parsing it.
     ///
     /// # Errors
@@ -260,8 +250,17 @@ impl Scraper {
     }
 }
 
-/// Parses a body that was fetched, where at least one sample must come out.
-fn read(body: &[u8], format: Format, source_name: &str) -> Result<ParsedScrape, ScrapeError> {
+/// Parses a body that was fetched from the source of this name, where at least one sample must come
+/// out.
+///
+/// # Errors
+///
+/// When none does, or the body is too large.
+pub fn read_page(
+    source_name: &str,
+    body: &[u8],
+    format: Format,
+) -> Result<ParsedScrape, ScrapeError> {
     let scrape = ParsedScrape::parse(body, format).map_err(|_| ScrapeError::TooLarge {
         source_name: source_name.to_owned(),
         limit: BODY_BYTES_MAX,

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::ingest::prometheus::{Answers, PrometheusError};
 use crate::ingest::{
-    Adapter, Discovery, DiscoveryError, Instance, ParsedScrape, Road, ScrapeError, Scraper,
-    SourceConfig, Target, cross_check,
+    Adapter, Discovery, DiscoveryError, Instance, Road, ScrapeError, Scraper, SourceConfig, Target,
+    cross_check, read_page,
 };
 
 /// Instances that are scraped together: each page may take 50 MB.
@@ -135,7 +135,7 @@ async fn page(scraper: &Scraper, target: &Target, adapter: &Adapter) -> Result<P
     let took_s = begun.elapsed().as_secs_f64();
     let too_large =
         |_| ScrapeError::TooLarge { source_name: target.name.clone(), limit: target.body_max };
-    let scrape = ParsedScrape::parse(&body, format).map_err(too_large)?;
+    let scrape = read_page(&target.name, &body, format)?;
     let there: BTreeSet<&str> = scrape.points.iter().map(|point| &*point.name).collect();
     let missing = adapter
         .metrics()

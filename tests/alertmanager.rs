@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weir::ingest::{Access, AlertState, AlertWatch, Alertmanager, Alerts, Severity};
+use weir::ingest::{Access, AlertSource, AlertState, AlertWatch, Alertmanager, Alerts, Severity};
 use weir::signal::Mono;
 
 /// The longest that anything here waits for something to become true.
@@ -166,7 +166,12 @@ async fn a_server_that_dies_is_named_with_the_age_of_what_it_said() {
     server.post("alerts", &json!([alert("Errors", "critical")])).await;
     let (sender, mut receiver) = watch::channel(None);
     let interval = Duration::from_millis(100);
-    let watching = AlertWatch::spawn(server.asked(), interval, Instant::now(), sender);
+    let watching = AlertWatch::spawn(
+        AlertSource::Alertmanager(server.asked()),
+        interval,
+        Instant::now(),
+        sender,
+    );
     let mut next = async |what: &str, wanted: fn(&Alerts) -> bool| -> Arc<Alerts> {
         let found =
             receiver.wait_for(|news: &Option<Arc<Alerts>>| news.as_deref().is_some_and(wanted));

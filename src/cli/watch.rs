@@ -14,8 +14,8 @@ use super::config::{self, Loaded};
 use super::live;
 use crate::flag::Store;
 use crate::ingest::{
-    ALERT_INTERVAL, ALERT_TIMEOUT, AlertWatch, Alertmanager, Alerts, PollConfig, Poller,
-    SourceConfig, has_past, past,
+    ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
+    Poller, Road, SourceConfig, has_past, past,
 };
 use crate::runbook;
 use crate::signal::Mono;
@@ -49,9 +49,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let origin = origin(&sources);
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
+    let alerts = alerts(&loaded, &sources)?;
     let poll = PollConfig { sources, interval: live::INTERVAL, origin };
     let poller = Poller::spawn(poll, sender)?;
-    let (alert_watch, alerts) = alerts(&loaded, origin)?.unzip();
+    let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
     let (notify, notices) = mpsc::channel(1);
     let journal = board::journal();
     if let Err(why) = &journal {
@@ -99,11 +100,19 @@ fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<
     receiver
 }
 
-/// The Alertmanager of the configuration, polled.
-fn alerts(loaded: &Loaded, origin: Instant) -> Result<Option<(AlertWatch, AlertFeed)>> {
-    let Some((url, access)) = loaded.alertmanager()? else { return Ok(None) };
-    let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
+/// Whose alerts are shown: those of the Alertmanager that is named, else of the first Prometheus.
+fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
+    if let Some((url, access)) = loaded.alertmanager()? {
+        let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
+        return Ok(Some(AlertSource::Alertmanager(alertmanager)));
+    }
+    Ok(sources.iter().find_map(|source| match &source.road {
+        Road::Queries(prometheus) => Some(AlertSource::Prometheus(Arc::clone(prometheus))),
+        Road::Pages { .. } => None,
+    }))
+}
+
+fn watched(source: AlertSource, origin: Instant) -> (AlertWatch, AlertFeed) {
     let (sender, receiver) = watch::channel(None);
-    let watch = AlertWatch::spawn(alertmanager, ALERT_INTERVAL, origin, sender);
-    Ok(Some((watch, receiver)))
+    (AlertWatch::spawn(source, ALERT_INTERVAL, origin, sender), receiver)
 }

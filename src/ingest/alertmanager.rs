@@ -1,25 +1,16 @@
-//! Asks an Alertmanager (API v2) for its alerts and silences, at a pace. Reads only.
-//!
-//! A failure costs one round: what was known stays, with its age and the reason. Nothing else waits
-//! for it.
+//! Asks an Alertmanager (API v2) for its alerts and silences. Reads only.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::ACCEPT;
 use thiserror::Error;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::access::{Access, AccessError};
 use super::alerts::{Alert, Alerts, Silence, read_alerts, read_silences};
 use super::transport::{TransportError, whole_body};
 use crate::signal::Mono;
 
-/// From one look to the next, unless set otherwise.
-pub const ALERT_INTERVAL: Duration = Duration::from_secs(15);
 /// Limit of one request, unless set otherwise.
 pub const ALERT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer: a flood of alerts is megabytes.
@@ -101,6 +92,12 @@ pub struct Alertmanager {
 }
 
 impl Alertmanager {
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// One at `url`, its address without `/api/v2`.
     ///
     /// # Errors
@@ -186,48 +183,6 @@ fn words_of(body: &[u8]) -> String {
     };
     let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(SAID_CHARS_MAX).collect()
-}
-
-/// Looks at an Alertmanager again and again. Dropping it stops that.
-#[derive(Debug)]
-pub struct AlertWatch(JoinHandle<()>);
-
-impl AlertWatch {
-    /// Starts looking every `interval`, the first time within a tenth of it, so that many screens do not
-    /// ask at once. `origin` is the moment that is [`Mono::START`]. Needs a tokio runtime.
-    #[must_use]
-    pub fn spawn(
-        alertmanager: Alertmanager,
-        interval: Duration,
-        origin: Instant,
-        sender: watch::Sender<Option<Arc<Alerts>>>,
-    ) -> Self {
-        let share = f64::from(u8::try_from(RandomState::new().hash_one(0) % 256).unwrap_or(0));
-        let start = Instant::now() + interval.mul_f64(share / 2_560.0);
-        Self(tokio::spawn(async move {
-            let mut ticks = interval_at(start, interval);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let now = || Mono::from_start(Instant::now().saturating_duration_since(origin));
-            let source = Arc::clone(&alertmanager.name);
-            let mut last = Alerts { source, ..Alerts::default() };
-            loop {
-                ticks.tick().await;
-                last = match alertmanager.look(now).await {
-                    Ok(alerts) => alerts,
-                    Err(error) => last.failed(error.to_string()),
-                };
-                if sender.send(Some(Arc::new(last.clone()))).is_err() {
-                    return;
-                }
-            }
-        }))
-    }
-}
-
-impl Drop for AlertWatch {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 #[cfg(test)]

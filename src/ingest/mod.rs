@@ -5,6 +5,7 @@
 
 mod access;
 mod adapter;
+mod alert_watch;
 mod alertmanager;
 mod alerts;
 mod assembler;
@@ -25,9 +26,8 @@ pub use adapter::{
     Adapter, AdapterError, Adapters, EXPRESSION_BYTES_MAX, Entry, ExpressionError, FOLDER, Role,
     SCOPES_MAX, Verified, load_adapter, parse_expression,
 };
-pub use alertmanager::{
-    ALERT_INTERVAL, ALERT_TIMEOUT, AlertWatch, Alertmanager, AlertmanagerError,
-};
+pub use alert_watch::{ALERT_INTERVAL, AlertSource, AlertWatch};
+pub use alertmanager::{ALERT_TIMEOUT, Alertmanager, AlertmanagerError};
 pub use alerts::{ALERTS_MAX, Alert, AlertState, Alerts, SILENCES_MAX, Severity, Silence};
 pub use assembler::{Assembler, ONLY, OnePage, Page, STALE_AFTER, SourceId, SourceRules, WINDOW};
 pub use cross_check::{CrossCheck, cross_check};

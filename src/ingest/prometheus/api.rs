@@ -80,14 +80,6 @@ struct Alerts {
     alerts: Vec<Alert>,
 }
 
-/// The version of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct BuildInfo {
-    /// Such as `3.5.0`.
-    #[serde(default)]
-    pub version: String,
-}
-
 /// One server. Connections are kept between requests.
 #[derive(Clone, Debug)]
 pub struct PrometheusApi {
@@ -167,15 +159,6 @@ impl PrometheusApi {
         let Reply { answer, took } = self.look_up::<Alerts>("api/v1/alerts").await?;
         let Answer { data, warnings, infos, is_partial } = answer;
         Ok(Reply { answer: Answer { data: data.alerts, warnings, infos, is_partial }, took })
-    }
-
-    /// The server's version.
-    ///
-    /// # Errors
-    ///
-    /// When there is no usable answer.
-    pub async fn build_info(&self) -> Result<Reply<BuildInfo>, PrometheusError> {
-        self.look_up("api/v1/status/buildinfo").await
     }
 
     /// Sends a form: queries are longer than some proxies let a URL be. Who refuses that gets a GET.

@@ -21,7 +21,7 @@ mod tests;
 
 pub use answer::{Answer, AnswerError, Data, Sample, Series, parse_answer};
 pub use answers::Answers;
-pub use api::{ANSWER_BYTES_MAX, Alert, BuildInfo, PrometheusApi, Range, Reply, STEPS_MAX};
+pub use api::{ANSWER_BYTES_MAX, Alert, PrometheusApi, Range, Reply, STEPS_MAX};
 pub use error::{PrometheusError, PrometheusErrorKind};
 pub use person::promql_of;
 pub use select::{Select, SelectError};

@@ -8,11 +8,12 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::ingest::access::Access;
 use crate::ingest::adapter::Adapter;
+use crate::ingest::alerts::Alert;
 use crate::signal::Labels;
 
 use super::answer::{Data, Sample, Series};
 use super::answers::{Answers, Circumstances};
-use super::api::{PrometheusApi, Range, Reply};
+use super::api::{self, PrometheusApi, Range, Reply};
 use super::error::{PrometheusError, PrometheusErrorKind};
 use super::promql::Writer;
 use super::questions::{Questions, Told, by_step};
@@ -102,6 +103,26 @@ impl PrometheusSource {
     pub fn new(config: PrometheusConfig) -> Result<Self, PrometheusError> {
         let api = PrometheusApi::new(&config.name, &config.url, config.access.clone())?;
         Ok(Self { config, api, known: Mutex::default() })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The alerts of the server, whatever series they are about.
+    ///
+    /// # Errors
+    ///
+    /// When the request fails or takes longer than the source's limit.
+    pub async fn alerts(&self) -> Result<Vec<Alert>, PrometheusError> {
+        let reply = self.within(self.config.timeout, self.api.alerts()).await?;
+        let read = |alert: &api::Alert| {
+            let since = alert.active_at.as_deref();
+            Alert::from_prometheus(&alert.labels, &alert.annotations, &alert.state, since)
+        };
+        Ok(reply.answer.data.iter().map(read).collect())
     }
 
     /// Asks once. Nothing is retried: the next poll is the next try.

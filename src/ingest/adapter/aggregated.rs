@@ -187,7 +187,9 @@ impl<'a> Evaluation<'a> {
             );
         }
         if leaf.per_second {
-            items.iter_mut().for_each(|item| item.value /= window_s);
+            for item in &mut items {
+                item.value /= window_s;
+            }
         }
         if items.is_empty() && !from.has(metric) && !self.adapter.is_lazy(metric) {
             return Err(Unknown::missing(metric));

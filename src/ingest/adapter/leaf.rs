@@ -130,7 +130,9 @@ impl Adapter {
         };
         for entry in self.signals.values() {
             if let Entry::Readings(readings) = entry {
-                readings.iter().for_each(|reading| leaves.reading(reading));
+                for reading in readings {
+                    leaves.reading(reading);
+                }
             }
         }
         leaves.found.into_values().collect()

@@ -91,7 +91,7 @@ impl Person<'_> {
             Series::Rates(of) => self.0.over_window("rate", &self.0.selector(of)?),
             Series::Increases(of) => self.0.over_window("increase", &self.0.selector(of)?),
             Series::Grouped { fold, by, of } => {
-                let by: Vec<String> = by.iter().map(|label| label.to_string()).collect();
+                let by: Vec<String> = by.iter().map(ToString::to_string).collect();
                 folded(*fold, &by, &self.series(of)?)
             }
             Series::Kept { keep, bound, of } => kept(&self.series(of)?, *keep, *bound),
@@ -107,7 +107,7 @@ mod tests {
     fn text(adapter: &str, signal: &str) -> Option<String> {
         let adapter = Adapters::shipped().get(adapter).expect("ships with weir");
         let select = r#"job="g""#.parse().expect("matchers");
-        promql_of(&adapter, signal, &select, Duration::from_secs(60))
+        promql_of(&adapter, signal, &select, Duration::from_mins(1))
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     fn texts(value: &str, header: &str) -> Vec<Option<String>> {
         let adapter = adapter(value, header);
         let select = r#"job="g""#.parse().expect("matchers");
-        let writer = Writer { adapter: &adapter, select: &select, window: Duration::from_secs(60) };
+        let writer = Writer { adapter: &adapter, select: &select, window: Duration::from_mins(1) };
         adapter.leaves().iter().map(|leaf| writer.leaf(leaf, true)).collect()
     }
 
@@ -316,7 +316,7 @@ mod tests {
             let adapter = shipped.get(&name).expect("listed");
             let select = Select::default();
             let writer =
-                Writer { adapter: &adapter, select: &select, window: Duration::from_secs(60) };
+                Writer { adapter: &adapter, select: &select, window: Duration::from_mins(1) };
             for leaf in adapter.leaves() {
                 assert!(writer.leaf(&leaf, false).is_some(), "{name}: {leaf}");
             }

@@ -251,7 +251,7 @@ pub(super) fn by_step(
     to_s: f64,
     step_s: f64,
 ) -> BTreeMap<u64, Vec<(Labels, f64)>> {
-    let mut steps: BTreeMap<u64, Vec<(Labels, f64)>> = BTreeMap::new();
+    let mut moments: BTreeMap<u64, Vec<(Labels, f64)>> = BTreeMap::new();
     for Series { labels, samples } in series {
         for (at_s, sample) in samples {
             let back = ((to_s - at_s) / step_s).round();
@@ -261,9 +261,9 @@ pub(super) fn by_step(
                     clippy::cast_sign_loss,
                     reason = "matched to be within 0..=1e9"
                 )]
-                steps.entry(back as u64).or_default().push((labels.clone(), *value));
+                moments.entry(back as u64).or_default().push((labels.clone(), *value));
             }
         }
     }
-    steps
+    moments
 }

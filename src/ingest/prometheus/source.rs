@@ -29,7 +29,7 @@ const INTERVAL_GUESS: Duration = Duration::from_secs(15);
 /// Requests of one poll that are under way together.
 const REQUESTS_MAX: usize = 4;
 /// How long the list of targets is believed; shorter while some are down, for the reason may change.
-const TARGETS_FOR: Duration = Duration::from_secs(60);
+const TARGETS_FOR: Duration = Duration::from_mins(1);
 const TARGETS_FOR_WHILE_DOWN: Duration = Duration::from_secs(15);
 /// Shortest step of history.
 const STEP_MIN: Duration = Duration::from_secs(15);

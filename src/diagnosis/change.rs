@@ -69,7 +69,12 @@ impl What {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Limit(signal) | Self::Notice(signal) => signal,
+            Self::Limit(signal) => signal,
+            Self::Notice(path) => match path.as_bytes() {
+                b"provider_notices.deprecated_since" => "provider: deprecated since",
+                b"provider_notices.sunset_on" => "provider: sunset on",
+                _ => "provider status",
+            },
             Self::Tier => "tier",
             Self::Models => "models",
             Self::Instances => "replicas",
@@ -84,6 +89,8 @@ impl What {
 pub enum Level {
     /// A number, in the unit of what changed.
     Number(f64),
+    /// Several numbers, each with its name.
+    Numbers(Vec<(&'static str, f64)>),
     /// Words.
     Words(String),
 }
@@ -92,6 +99,13 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number:.0}"),
+            Self::Numbers(numbers) => {
+                for (index, (name, number)) in numbers.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}{name} {number:.0}")?;
+                }
+                Ok(())
+            }
             Self::Words(words) => f.write_str(words),
         }
     }
@@ -308,14 +322,11 @@ impl ChangeWatch {
             return moved.into_iter().map(one).collect();
         }
         let since = moved.iter().map(|(.., since)| *since).min().unwrap_or(at);
-        let words = |side: fn(&(&str, f64, f64, Mono)) -> f64| {
-            let parts: Vec<_> = moved
-                .iter()
-                .map(|one| format!("{} {:.0}", one.0.trim_end_matches("_limit"), side(one)))
-                .collect();
-            Level::Words(parts.join(", "))
+        let side = |of: fn(&(&'static str, f64, f64, Mono)) -> f64| {
+            let named = moved.iter().map(|one| (one.0.trim_end_matches("_limit"), of(one)));
+            Level::Numbers(named.collect())
         };
-        vec![(What::Tier, Some(words(|one| one.1)), words(|one| one.2), since)]
+        vec![(What::Tier, Some(side(|one| one.1)), side(|one| one.2), since)]
     }
 
     fn replicas(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {

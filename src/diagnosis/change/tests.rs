@@ -133,9 +133,9 @@ fn a_status_must_change_and_an_announcement_need_not() {
     };
     let rounds = [status("ok"), status("ok"), status("degraded"), status("degraded")];
     let expected = [
-        "provider_notices.sunset_on ? -> ok @0",
-        "provider_status ok -> degraded @2",
-        "provider_notices.sunset_on ok -> degraded @2",
+        "provider: sunset on ? -> ok @0",
+        "provider status ok -> degraded @2",
+        "provider: sunset on ok -> degraded @2",
     ];
     assert_eq!(said(&rounds), expected);
 }

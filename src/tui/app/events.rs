@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::diagnosis::{Change, Level, Standing, What};
-use crate::ingest::SourceStatus;
+use crate::ingest::{Observation, SourceStatus};
 use crate::signal::Snapshot;
 use crate::tui::app::alerts::AlertLog;
 use crate::tui::app::sources::short_error;
@@ -69,9 +69,10 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Adds one event.
+    /// Adds one event at its place in time: some are told late.
     pub fn push(&mut self, wall: DateTime<Utc>, role: Role, text: impl Into<String>) {
-        self.events.push_back(Event { wall, role, text: text.into() });
+        let later = self.events.iter().rev().take_while(|event| event.wall > wall).count();
+        self.events.insert(self.events.len() - later, Event { wall, role, text: text.into() });
         while self.events.len() > EVENTS_MAX {
             self.events.pop_front();
         }
@@ -113,7 +114,7 @@ impl Timeline {
             }
             self.follow_instances(source, wall);
         }
-        self.follow_changes(&update.changes, wall);
+        self.follow_changes(&update.changes, &update.observation);
         for (role, text) in
             update.alerts.iter().flat_map(|alerts| self.alerts.follow(alerts)).collect::<Vec<_>>()
         {
@@ -149,22 +150,26 @@ impl Timeline {
     }
 
     /// What changed beside the load. The list is cumulative: what stood in it before was said.
-    fn follow_changes(&mut self, changes: &[Arc<Change>], wall: DateTime<Utc>) {
+    fn follow_changes(&mut self, changes: &[Arc<Change>], now: &Observation) {
         for change in changes {
             if self.changes.iter().any(|known| Arc::ptr_eq(known, change)) {
                 continue;
             }
             let side = |level: &Level| match level {
                 Level::Number(number) => count(*number),
+                Level::Numbers(numbers) => {
+                    let named = |(name, number): &(&str, f64)| format!("{name} {}", count(*number));
+                    numbers.iter().map(named).collect::<Vec<_>>().join(", ")
+                }
                 Level::Words(words) => words.clone(),
             };
             let to = side(&change.to);
             let text = match (&change.from, change.what) {
                 (_, What::Deploy) => format!("deploy {to}"),
                 (Some(from), what) => format!("{} {} -> {to}", what.name(), side(from)),
-                (None, what) => format!("{}: {to}", what.name()),
+                (None, what) => format!("{} {to}", what.name()),
             };
-            self.push(wall, Role::Accent, text);
+            self.push(now.wall - now.at.saturating_since(change.at), Role::Accent, text);
         }
         self.changes = changes.to_vec();
     }

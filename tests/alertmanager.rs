@@ -1,7 +1,6 @@
 //! Alerts and silences of a real Alertmanager, and what an odd or broken one costs: one round.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +17,6 @@ use weir::signal::Mono;
 /// The longest that anything here waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(50);
-
-/// The server of the package `prometheus-alertmanager`, installed or unpacked by `tests/run.sh`.
-fn binary() -> PathBuf {
-    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ci-prometheus/usr/bin");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain([unpacked]).collect();
-    let names = ["prometheus-alertmanager", "alertmanager"];
-    let found = folders.iter().flat_map(|folder| names.map(|name| folder.join(name)));
-    let mut found = found.filter(|file| file.is_file());
-    found
-        .next()
-        .expect("an Alertmanager: `apt-get install prometheus-alertmanager`, or tests/run.sh")
-}
 
 /// A port that was free a moment ago.
 fn free() -> SocketAddr {
@@ -54,7 +40,7 @@ impl Server {
         let text = format!("route: {{ receiver: none }}\nreceivers: [{{ name: none }}]\n{inhibit}");
         std::fs::write(&config, text).expect("written");
         let address = free();
-        let child = Command::new(binary())
+        let child = Command::new("prometheus-alertmanager")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.path={}", folder.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))

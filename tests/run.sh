@@ -10,16 +10,21 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sudo=()
 [ "$(id -u)" -eq 0 ] || sudo=(sudo)
 
-# Prometheus' own checker, for the test that compares rates with it, and Prometheus itself, for the
-# tests of the road through it. Unpacked, not installed: installing would also start a server.
-if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
-    prometheus=target/ci-prometheus
-    if [ ! -x "$prometheus/usr/bin/promtool" ]; then
+# Prometheus' own checker, for the test that compares rates with it; Prometheus and Alertmanager
+# themselves, for the tests that ask them. Unpacked, not installed: installing would start servers.
+servers=(promtool prometheus prometheus-alertmanager)
+if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
+    unpacked=target/ci-prometheus
+    if [ ! -x "$unpacked/usr/bin/prometheus-alertmanager" ]; then
         "${sudo[@]}" apt-get update -q
-        mkdir -p "$prometheus"
-        (cd "$prometheus" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .)
+        mkdir -p "$unpacked"
+        (
+            cd "$unpacked"
+            apt-get download -q prometheus prometheus-alertmanager
+            for package in *.deb; do dpkg-deb -x "$package" .; done
+        )
     fi
-    export PATH="$PWD/$prometheus/usr/bin:$PATH"
+    export PATH="$PWD/$unpacked/usr/bin:$PATH"
 fi
 
 # The real OpenAI SDK, for the test that drives the gateway with it.

@@ -22,7 +22,7 @@ fn server(
     let (lines, seen): (Sender<String>, _) = channel();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut bytes = [0; 64 * 1024];
+            let mut bytes = [0; 8 * 1024];
             let mut text = String::new();
             // A form may come in several pieces; what is not read would reset the connection.
             let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
@@ -120,9 +120,11 @@ async fn a_server_that_hangs_costs_the_limit_and_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_refuses_a_form_gets_the_query_in_the_address() {
     const EMPTY: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-    let (address, seen) = server(|line, stream| match line.starts_with("POST") {
-        true => reply(stream, "405 Method Not Allowed", ""),
-        false => reply(stream, "200 OK", EMPTY),
+    let (address, seen) = server(|line, stream| {
+        let is_form = line.starts_with("POST");
+        let (status, body) =
+            if is_form { ("405 Method Not Allowed", "") } else { ("200 OK", EMPTY) };
+        reply(stream, status, body);
     });
     let config = PrometheusConfig { timeout: Duration::from_secs(5), ..config_at(address) };
     let answers = PrometheusSource::new(config).expect("an address").poll().await;

@@ -121,7 +121,7 @@ impl<'a> Evaluation<'a> {
         let items = leaf.map_or_else(|| Ok(Vec::new()), |leaf| self.leaf(from, &leaf))?;
         let gained = items.iter().fold(0.0, |sum, item| sum + item.value);
         // Prometheus does not count what a new series began with.
-        Ok(Scalar::exact(gained).at_least())
+        Ok(Scalar::at_least(gained, None))
     }
 
     /// What the selected series gained, with the value of one label.

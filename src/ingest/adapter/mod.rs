@@ -7,6 +7,7 @@
 mod aggregated;
 mod answered;
 pub(super) mod ast;
+mod counted;
 mod evaluate;
 mod expression;
 mod file;
@@ -29,7 +30,7 @@ pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};
 pub(super) use model::Form;
 pub use model::{Adapter, Entry, Role, Verified};
 
-pub(super) use evaluate::Instance;
+pub(super) use counted::Instance;
 use evaluate::{Evaluation, Said, Unknown};
 
 /// Most quota scopes of one source; more are left out, in order of their names.

@@ -244,7 +244,11 @@ async fn a_server_is_known_by_its_authority_and_its_name() {
     assert_eq!(scrape(url("127.0.0.1"), with(Some("localhost"))).await.expect("named"), 1);
     let other = error(url("localhost"), with(Some("other.example"))).await;
     assert!(other.contains("`tls.server_name`"), "{other}");
-    let clear = Peer::plain(Box::new(|_| ok("", b"a 1\n")));
+    // A server without TLS answers what it cannot read at once.
+    let clear = Peer::serving(|mut stream, _| {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+    });
     let clear = error(format!("https://{}/metrics", clear.address), with(None)).await;
     assert!(clear.contains("does it speak TLS"), "{clear}");
 }

@@ -153,7 +153,7 @@ async fn a_server_that_dies_is_named_with_the_age_of_what_it_said() {
     let (sender, mut receiver) = watch::channel(None);
     let interval = Duration::from_millis(100);
     let watching = AlertWatch::spawn(
-        AlertSource::Alertmanager(server.asked()),
+        AlertSource::Alertmanager(Box::new(server.asked())),
         interval,
         Instant::now(),
         sender,

@@ -95,8 +95,8 @@ fn in_promql(adapter: &Adapter, args: &Args) -> Result<ExitCode> {
         let queries = queries.map(|(name, query)| (name.to_owned(), Json::String(query)));
         out::line(Json::Object(queries.collect()))?;
     } else {
-        let text: String = queries.map(|(name, query)| format!("{name}\n    {query}\n")).collect();
-        out::text(&text)?;
+        let lines: Vec<_> = queries.map(|(name, query)| format!("{name}\n    {query}\n")).collect();
+        out::text(&lines.concat())?;
     }
     Ok(ExitCode::SUCCESS)
 }

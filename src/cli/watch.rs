@@ -104,7 +104,7 @@ fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<
 fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
     if let Some((url, access)) = loaded.alertmanager()? {
         let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
-        return Ok(Some(AlertSource::Alertmanager(alertmanager)));
+        return Ok(Some(AlertSource::Alertmanager(Box::new(alertmanager))));
     }
     Ok(sources.iter().find_map(|source| match &source.road {
         Road::Queries(prometheus) => Some(AlertSource::Prometheus(Arc::clone(prometheus))),

@@ -23,7 +23,7 @@ pub const ALERT_INTERVAL: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub enum AlertSource {
     /// An Alertmanager's, with its silences.
-    Alertmanager(Alertmanager),
+    Alertmanager(Box<Alertmanager>),
     /// A Prometheus' own, which knows no silences.
     Prometheus(Arc<PrometheusSource>),
 }

@@ -65,7 +65,7 @@ pub enum Road {
     /// By the metrics pages of its instances.
     Pages {
         /// How a page is asked for; each instance has an address of its own.
-        target: Target,
+        target: Box<Target>,
         /// The pages.
         instances: Discovery,
     },
@@ -84,7 +84,10 @@ impl SourceConfig {
             adapter,
             interval: Duration::from_secs(1),
             timeout: target.timeout,
-            road: Road::Pages { target, instances: Discovery::Static(vec![only]) },
+            road: Road::Pages {
+                target: Box::new(target),
+                instances: Discovery::Static(vec![only]),
+            },
         }
     }
 }
@@ -207,7 +210,7 @@ async fn ask(index: usize, source: Arc<PrometheusSource>, pace: Pace, results: m
 /// Keeps one polling task per instance of a source, whatever instances it has.
 async fn supervise<F, R>(
     index: usize,
-    (target, instances): (Target, Discovery),
+    (target, instances): (Box<Target>, Discovery),
     pace: Pace,
     fetch: F,
     results: mpsc::Sender<Told>,

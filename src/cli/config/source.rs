@@ -158,7 +158,11 @@ impl Loaded {
                 let page = SourceConfig::page(target.clone(), adapter);
                 Ok(match pages {
                     Pages::Url(_) => SourceConfig { interval, ..page },
-                    _ => SourceConfig { interval, road: Road::Pages { target, instances }, ..page },
+                    _ => SourceConfig {
+                        interval,
+                        road: Road::Pages { target: Box::new(target), instances },
+                        ..page
+                    },
                 })
             }
         }

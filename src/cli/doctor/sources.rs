@@ -100,7 +100,7 @@ pub async fn check(sources: Vec<SourceConfig>, timeout: Duration) -> Result<Vec<
         let SourceConfig { name, adapter, road, interval, .. } = source;
         let seen = match road {
             Road::Pages { target, instances } => {
-                let target = Target { timeout, ..target };
+                let target = Target { timeout, ..*target };
                 Seen::Instances(scrape(&scraper, target, &instances, &adapter).await)
             }
             Road::Queries(queries) => Seen::Answers(Box::new(queries.poll().await)),

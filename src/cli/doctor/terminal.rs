@@ -78,12 +78,15 @@ mod tests {
     use super::*;
     use crate::cli::doctor::finding::Standing;
 
+    /// A seat, its environment, what the finding is about, and a part of its words.
+    type Case<'a> = (Seat, &'a [(&'a str, &'a str)], &'a str, &'a str);
+
     #[test]
     fn what_a_terminal_lacks_is_said_with_a_remedy() {
         let seat = |size| Seat { is_terminal: true, size: Some(size) };
         let nowhere = Seat { is_terminal: false, size: None };
         let plain: &[(&str, &str)] = &[("TERM", "xterm"), ("LANG", "C.UTF-8")];
-        let cases: [(Seat, &[(&str, &str)], &str, &str); 7] = [
+        let cases: [Case<'_>; 7] = [
             (nowhere, plain, "terminal", "run `weir watch` in one"),
             (seat((79, 24)), plain, "terminal", "enlarge the window to 80x24"),
             (seat((80, 23)), plain, "terminal", "enlarge the window to 80x24"),

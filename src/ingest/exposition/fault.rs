@@ -99,6 +99,10 @@ pub enum Fault {
     /// No name in a `# TYPE`, `# HELP` or `# UNIT` line.
     #[error("expected a metric name after `# {0}`")]
     MetaName(&'static str),
+    /// Nothing behind the name in a `# TYPE`, `# HELP` or `# UNIT` line of `OpenMetrics`; the text
+    /// may be empty, the blank before it has to be there.
+    #[error("expected a blank and text after the name in `# {0}`")]
+    MetaText(&'static str),
     /// Not a type of this format. A type with blanks around it is applied all the same.
     #[error("`{0}` is not a metric type of this format")]
     Type(String),

@@ -178,7 +178,9 @@ impl<'a> Cursor<'a> {
                 self.label_value(label, labels)?;
                 self.gap();
             }
-            if !self.eat(b',') && self.peek() != Some(b'}') {
+            // Prometheus' own lexer of the text format reads on without a comma, so weir does.
+            let may_stand_alone = self.format == Format::Text || self.peek() == Some(b'}');
+            if !self.eat(b',') && !may_stand_alone {
                 let label = labels.last().map_or("", |(label, _)| label);
                 return Err(Fault::LabelEnd { label: excerpt(label), got: found(self.rest()) });
             }

@@ -43,7 +43,10 @@ pub(super) fn comment(line: &str, format: Format) -> Result<Comment<'_>, Fault> 
         return Err(Fault::MetaName(keyword));
     }
     // Exactly one blank stands between name and text; more belong to the text.
-    let text = rest.strip_prefix(BLANKS).unwrap_or(rest);
+    let text = match format {
+        Format::Text => rest.strip_prefix(BLANKS).unwrap_or(rest),
+        Format::OpenMetrics => rest.strip_prefix(' ').ok_or(Fault::MetaText(keyword))?,
+    };
     match keyword {
         "TYPE" => {
             let kind = kind(text.trim(), format).ok_or_else(|| Fault::Type(excerpt(text)))?;

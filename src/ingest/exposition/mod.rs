@@ -14,6 +14,7 @@ mod grammar;
 mod meta;
 mod number;
 mod repeat;
+mod text;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use memchr::{memchr, memrchr};
 
+use super::text::{Place, Text};
 use super::{BODY_BYTES_MAX, Format, Reader, Report, Sample, TooLarge, number};
 use crate::ingest::parsed::SERIES_MAX;
 use crate::signal::promql::{is_stale_marker, stale_marker};
@@ -27,16 +28,17 @@ const ENTRIES_MAX: usize = 2 * SERIES_MAX;
 const VALUE_BYTES_MAX: usize = 64;
 /// A series that was away this long is a new one: by then no memory holds a value of it.
 const FORGOTTEN_AFTER: Duration = WATCHED.saturating_mul(2);
-/// The place of a line that the last scrape did not have.
+/// The line of a text that the last scrape did not have.
 const NOWHERE: u32 = u32::MAX;
+/// The text is written anew when this part of it is dead or not shared yet.
+const REPACK_PART: usize = 4;
 
 /// What is known of the lines of one source. Feed it scrapes in order of time.
 #[derive(Debug)]
 pub struct Repeat {
     format: Format,
     hasher: RandomState,
-    /// The text of all entries.
-    text: Vec<u8>,
+    text: Text,
     /// Bytes of `text` that belong to no entry any more.
     dead_bytes: usize,
     entries: Vec<Entry>,
@@ -58,13 +60,12 @@ pub struct Repeat {
 /// A line that was accepted before: a comment with its line feed, or a series up to its value.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    begin: u32,
-    length: u32,
+    text: Place,
     /// The format it was accepted in; in the other it may be a bad line.
     format: Format,
     series: Option<SeriesId>,
     /// Its line in the last scrape, or [`NOWHERE`].
-    place: u32,
+    line: u32,
     /// Since when it is nowhere, in seconds of the run.
     left_s: u32,
 }
@@ -82,7 +83,7 @@ impl Repeat {
         Self {
             format: Format::Text,
             hasher: RandomState::new(),
-            text: Vec::new(),
+            text: Text::default(),
             dead_bytes: 0,
             entries: Vec::new(),
             free_entries: Vec::new(),
@@ -158,7 +159,7 @@ impl Repeat {
     pub fn held_bytes(&self) -> usize {
         let numbers = self.order.capacity() + self.new_order.capacity();
         let numbers = numbers + self.free_entries.capacity() + self.free_series.capacity();
-        self.text.capacity()
+        self.text.held_bytes()
             + self.entries.capacity() * size_of::<Entry>()
             + self.by_text.allocation_size()
             + numbers * size_of::<u32>()
@@ -170,8 +171,8 @@ impl Repeat {
     fn known(&mut self, rest: &[u8]) -> Option<(usize, bool)> {
         if let Some(index) = self.order.get(self.expected).copied() {
             let entry = self.entries[index as usize];
-            if let Some(after) = rest.strip_prefix(self.text_of(entry)) {
-                let text_length = entry.length as usize;
+            if let Some(after) = rest.strip_prefix(self.text.line(entry.text)) {
+                let text_length = entry.text.length();
                 let Some(id) = entry.series else {
                     self.advance(index);
                     return Some((text_length, false));
@@ -251,15 +252,11 @@ impl Repeat {
         }
     }
 
-    fn text_of(&self, entry: Entry) -> &[u8] {
-        &self.text[entry.begin as usize..][..entry.length as usize]
-    }
-
     fn find(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         let is_it = |index: &u32| {
             let entry = self.entries[*index as usize];
-            entry.format == self.format && self.text_of(entry) == text
+            entry.format == self.format && self.text.line(entry.text) == text
         };
         self.by_text.find(hash, is_it).copied()
     }
@@ -269,27 +266,19 @@ impl Repeat {
         if let Some(index) = self.find(text) {
             return Some(index);
         }
-        let begin = u32::try_from(self.text.len()).ok()?;
-        let length = u32::try_from(text.len()).ok()?;
-        self.text.extend(text);
-        let format = self.format;
-        let entry = Entry { begin, length, format, series: None, place: NOWHERE, left_s: 0 };
-        let index = match self.free_entries.pop() {
-            Some(index) => {
-                self.entries[index as usize] = entry;
-                index
-            }
-            None if self.entries.len() == ENTRIES_MAX => return None,
-            None => {
-                self.entries.push(entry);
-                as_u32(self.entries.len() - 1)
-            }
-        };
+        if self.free_entries.is_empty() && self.entries.len() == ENTRIES_MAX {
+            return None;
+        }
+        let place = self.text.push(text)?;
+        let entry =
+            Entry { text: place, format: self.format, series: None, line: NOWHERE, left_s: 0 };
+        let index = self.free_entries.pop().unwrap_or_else(|| {
+            self.entries.push(entry);
+            as_u32(self.entries.len() - 1)
+        });
+        self.entries[index as usize] = entry;
         let (hasher, entries, texts) = (&self.hasher, &self.entries, &self.text);
-        let hash_of = |index: &u32| {
-            let Entry { begin, length, .. } = entries[*index as usize];
-            hasher.hash_one(&texts[begin as usize..][..length as usize])
-        };
+        let hash_of = |index: &u32| hasher.hash_one(texts.line(entries[*index as usize].text));
         self.by_text.insert_unique(hasher.hash_one(text), index, hash_of);
         Some(index)
     }
@@ -307,9 +296,9 @@ impl Repeat {
     fn jump(&mut self, index: u32) {
         self.divert();
         self.new_order.push(index);
-        let place = self.entries[index as usize].place;
-        if place != NOWHERE {
-            self.expected = place as usize + 1;
+        let line = self.entries[index as usize].line;
+        if line != NOWHERE {
+            self.expected = line as usize + 1;
         }
     }
 
@@ -325,17 +314,18 @@ impl Repeat {
         let now_s = u32::try_from(at.since_start().as_secs()).unwrap_or(u32::MAX);
         for index in self.order.drain(..) {
             let entry = &mut self.entries[index as usize];
-            entry.place = NOWHERE;
+            entry.line = NOWHERE;
             entry.left_s = now_s;
         }
         std::mem::swap(&mut self.order, &mut self.new_order);
-        for (place, index) in self.order.iter().enumerate() {
-            self.entries[*index as usize].place = as_u32(place);
+        for (line, index) in self.order.iter().enumerate() {
+            self.entries[*index as usize].line = as_u32(line);
         }
         self.is_diverted = false;
         self.forget(now_s);
-        // The text is most of what is held, and it has stopped growing as a rule.
-        self.text.shrink_to_fit();
+        if self.text.open_bytes() + self.dead_bytes > self.text.bytes() / REPACK_PART {
+            self.repack();
+        }
         self.new_order = Vec::new();
     }
 
@@ -344,28 +334,35 @@ impl Repeat {
         for index in 0..self.entries.len() {
             let entry = self.entries[index];
             let away = Duration::from_secs(now_s.saturating_sub(entry.left_s).into());
-            if entry.place != NOWHERE || entry.length == 0 || away < FORGOTTEN_AFTER {
+            if entry.line != NOWHERE || entry.text.length() == 0 || away < FORGOTTEN_AFTER {
                 continue;
             }
-            let hash = self.hasher.hash_one(self.text_of(entry));
+            let hash = self.hasher.hash_one(self.text.line(entry.text));
             if let Ok(known) = self.by_text.find_entry(hash, |other| *other as usize == index) {
                 known.remove();
             }
-            self.dead_bytes += entry.length as usize;
+            self.dead_bytes += entry.text.length();
             self.free_series.extend(entry.series);
             self.free_entries.push(as_u32(index));
-            self.entries[index] = Entry { length: 0, series: None, ..entry };
+            self.entries[index] = Entry { text: Place::default(), series: None, ..entry };
         }
-        if self.dead_bytes > self.text.len() / 2 {
-            let mut text = Vec::with_capacity(self.text.len() - self.dead_bytes);
-            for entry in &mut self.entries {
-                let old = &self.text[entry.begin as usize..][..entry.length as usize];
-                entry.begin = as_u32(text.len());
-                text.extend(old);
-            }
-            self.text = text;
-            self.dead_bytes = 0;
+    }
+
+    /// Writes the text anew in the order of the lines, without what is dead: so sources with the
+    /// same lines come to the same pages.
+    fn repack(&mut self) {
+        let mut living: Vec<_> =
+            self.entries.iter_mut().filter(|entry| entry.text.length() > 0).collect();
+        living.sort_unstable_by_key(|entry| entry.line);
+        let mut text = Text::default();
+        for entry in living {
+            // There is room: it is no more than there was.
+            entry.text = text.pack(self.text.line(entry.text)).unwrap_or_default();
         }
+        text.close();
+        text.shrink();
+        self.text = text;
+        self.dead_bytes = 0;
     }
 }
 

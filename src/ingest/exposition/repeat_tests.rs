@@ -117,18 +117,42 @@ fn types_of_skipped_comments_reach_new_series() {
 }
 
 #[test]
-fn nothing_grows_while_nothing_is_new() {
+fn nothing_grows_over_a_thousand_scrapes() {
+    // No other test has these lines, so nobody shares them.
     let body = |n: u32| -> String {
-        let line = |index| format!("c{{i=\"{index}\"}} {}\n", n * index);
+        let line = |index| format!("grows{{i=\"{index}\"}} {}\n", n * index);
         (0..1000).map(line).collect::<Vec<_>>().concat()
     };
     let mut rig = Rig::new();
     rig.read(body(0).as_bytes(), Format::Text);
     let held = rig.repeat.held_bytes();
-    for n in 1..20 {
-        rig.read(body(n).as_bytes(), Format::Text);
+    for n in 1..=1000 {
+        let body = body(n);
+        let on_new = |_, _: &Sample<'_>| panic!("every series is known");
+        rig.repeat.read(body.as_bytes(), Format::Text, on_new, rig.at).expect("small");
+        assert_eq!(rig.repeat.held_bytes(), held, "scrape {n}");
     }
-    assert_eq!(rig.repeat.held_bytes(), held);
+}
+
+#[test]
+fn sources_with_the_same_lines_share_their_text() {
+    let body = |own: &str| -> String {
+        let line = |index| format!("shares{{i=\"{index}\"}} {index}\n");
+        let lines = (0..1000).map(line).collect::<Vec<_>>().concat();
+        format!("own{{pod=\"{own}\"}} 1\n{lines}")
+    };
+    let read = |own: &str| {
+        let mut rig = Rig::new();
+        rig.read(body(own).as_bytes(), Format::Text);
+        rig
+    };
+    let first = read("a");
+    let alone = first.repeat.text.held_bytes();
+    let others = ["b", "c", "d"].map(read);
+    let shared = first.repeat.text.held_bytes();
+    assert!(shared < alone / 2, "{shared} of {alone}");
+    drop(others);
+    assert_eq!(first.repeat.text.held_bytes(), alone);
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //! per series and then summed, never the other way round: a sum over processes that come and go has
 //! resets that nobody can see. Knows no metric by name.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,36 +19,83 @@ use super::{Mono, counter_increase};
 const WINDOW_STRETCH: f64 = 1.5;
 
 /// The labels of one series, sorted by name. Copies share their text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Labels(Arc<Packed>);
+
+/// Names and values one after the other, so that a series costs three allocations, however many
+/// labels it has.
+#[derive(Default, PartialEq, Eq)]
+struct Packed {
+    text: Box<str>,
+    /// Where each name and each value ends in `text`.
+    ends: Box<[u32]>,
+}
 
 impl Labels {
     /// The value of a label; `None` when it is missing. An empty value is a missing label, as in
     /// Prometheus.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(label, _)| **label == *name)?;
+        let (_, value) = self.iter().find(|(label, _)| *label == name)?;
         (!value.is_empty()).then_some(value)
     }
 
     /// Names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+        let Packed { text, ends } = &*self.0;
+        let part = |begin: u32, end: u32| &text[begin as usize..end as usize];
+        let mut begin = 0;
+        ends.as_chunks().0.iter().map(move |[name_end, end]| {
+            let label = (part(begin, *name_end), part(*name_end, *end));
+            begin = *end;
+            label
+        })
     }
 
     /// Those labels whose name `is_kept`.
     #[must_use]
     pub fn filtered(&self, is_kept: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.iter().filter(|(name, _)| is_kept(name)).cloned().collect())
+        if self.iter().all(|(name, _)| is_kept(name)) {
+            return self.clone();
+        }
+        Self::of_sorted(self.iter().filter(|(name, _)| is_kept(name)))
+    }
+
+    fn of_sorted<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let (mut text, mut ends) = (String::new(), Vec::new());
+        for part in labels.flat_map(|(name, value)| [name, value]) {
+            text.push_str(part);
+            ends.push(u32::try_from(text.len()).expect("labels come from one line of text"));
+        }
+        Self(Arc::new(Packed { text: text.into(), ends: ends.into() }))
     }
 }
 
-impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for Labels {
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Labels {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
+        let labels: Vec<_> = labels.into_iter().collect();
         let mut labels: Vec<_> =
-            labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+            labels.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
         labels.sort_unstable();
-        Self(labels.into())
+        Self::of_sorted(labels.into_iter())
     }
 }
 
@@ -99,6 +148,15 @@ struct Track {
     total: f64,
     /// Totals at the moments when they changed, as far back as a span can still begin, oldest first.
     totals: VecDeque<(Mono, f64)>,
+}
+
+impl Track {
+    /// Drops totals that no window which begins at `oldest` or later needs.
+    fn forget(&mut self, oldest: Mono) {
+        while self.totals.get(1).is_some_and(|(next, _)| *next <= oldest) {
+            self.totals.pop_front();
+        }
+    }
 }
 
 /// The series of one source over the last window. Feed it scrapes in order of time.
@@ -164,6 +222,12 @@ impl SeriesBook {
         self.forget(at);
     }
 
+    /// How far back increases of a metric reach.
+    fn reach(&self, name: &str) -> Duration {
+        let span = self.spans.get(name).copied().unwrap_or_default();
+        self.window.mul_f64(WINDOW_STRETCH).max(span)
+    }
+
     /// Notes that a series counts from zero since the newest scrape: its `_created` moved.
     pub fn began_anew(&mut self, name: &str, labels: &Labels) {
         let track = self.families.get_mut(name).and_then(|family| family.get_mut(labels));
@@ -173,6 +237,7 @@ impl SeriesBook {
     }
 
     fn point(&mut self, point: &Point, newborn_counts: bool, at: Mono) {
+        let oldest = at - self.reach(&point.name);
         if !self.families.contains_key(&point.name) {
             self.families.insert(point.name.clone(), BTreeMap::new());
         }
@@ -188,6 +253,8 @@ impl SeriesBook {
             track.process = Some(self.process);
             // A counter that stands still, as most do, costs no room. NaN is a change.
             if gained != 0.0 {
+                // First, so that the deque does not grow for a moment and keep the room for good.
+                track.forget(oldest);
                 track.total += gained;
                 track.totals.push_back((at, track.total));
             }
@@ -207,20 +274,16 @@ impl SeriesBook {
 
     /// Drops what no window can begin at any more, and series of processes that are gone.
     fn forget(&mut self, at: Mono) {
+        let Self { spans, families, rounds, .. } = self;
         let reach = self.window.mul_f64(WINDOW_STRETCH);
-        let oldest = at - reach;
-        while self.rounds.front().is_some_and(|round| *round < oldest) {
-            self.rounds.pop_front();
+        while rounds.front().is_some_and(|round| *round < at - reach) {
+            rounds.pop_front();
         }
         let process = Some(self.process);
-        self.families.retain(|name, family| {
-            let oldest = at - self.spans.get(name).map_or(reach, |span| reach.max(*span));
+        families.retain(|name, family| {
+            let oldest = at - spans.get(name).map_or(reach, |span| reach.max(*span));
             family.retain(|_, track| track.process == process || track.seen >= oldest);
-            for track in family.values_mut() {
-                while track.totals.get(1).is_some_and(|(next, _)| *next <= oldest) {
-                    track.totals.pop_front();
-                }
-            }
+            family.values_mut().for_each(|track| track.forget(oldest));
             !family.is_empty()
         });
     }

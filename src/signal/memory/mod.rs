@@ -109,16 +109,15 @@ impl Memory {
         self.times_ms.push_back(at_ms);
         self.rows.push(values);
         self.unsealed += 1;
-        if self.unsealed == BLOCK_SCRAPES {
-            self.seal();
-        }
         self.forget(at_ms);
     }
 
+    /// Makes the oldest scrapes that are in no block yet a block.
     fn seal(&mut self) {
         let first = self.times_ms.len() - self.unsealed;
-        let times_ms: Vec<_> = self.times_ms.range(first..).copied().collect();
-        self.unsealed = 0;
+        let sealed = first..first + BLOCK_SCRAPES;
+        let times_ms: Vec<_> = self.times_ms.range(sealed.clone()).copied().collect();
+        self.unsealed -= BLOCK_SCRAPES;
         if self.watched.is_empty() {
             return;
         }
@@ -129,7 +128,7 @@ impl Memory {
         let mut bytes = Vec::new();
         chunk::encode(&times_ms.iter().map(|at_ms| as_f64(*at_ms)).collect::<Vec<_>>(), &mut bytes);
         let mut ends = vec![offset(&bytes)];
-        for values in self.rows.columns(&ids, first) {
+        for values in self.rows.columns(&ids, sealed) {
             chunk::encode(&values, &mut bytes);
             ends.push(offset(&bytes));
         }
@@ -145,7 +144,14 @@ impl Memory {
     fn forget(&mut self, at_ms: i64) {
         let before = |span: Duration| at_ms - milliseconds(Mono::from_start(span));
         let (recent_ms, watched_ms) = (before(RECENT), before(WATCHED));
-        // What is in no block yet has to wait for it.
+        // Rows are in no block before they leave, so that little is held twice; and where scrapes
+        // are far apart they wait until there are enough for one.
+        let oldest_unsealed = self.times_ms.len() - self.unsealed;
+        if self.unsealed >= BLOCK_SCRAPES
+            && self.times_ms.get(oldest_unsealed).is_some_and(|oldest| *oldest < recent_ms)
+        {
+            self.seal();
+        }
         while self.times_ms.len() > self.unsealed
             && self.times_ms.front().is_some_and(|oldest| *oldest < recent_ms)
         {

@@ -7,6 +7,7 @@
 //! as its difference (1 or 2 bytes when small), any other value as the bits that changed.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::{SeriesId, as_f64, as_integer, is_same, unzigzag, zigzag};
 use crate::signal::promql::{is_stale_marker, stale_marker};
@@ -40,6 +41,8 @@ pub(super) struct Rows {
     newest: Vec<f64>,
     /// Oldest first.
     changes: VecDeque<Row>,
+    /// Where a row is made, so that its own memory is as long as it is.
+    scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -53,17 +56,19 @@ impl Rows {
     pub(super) fn push(&mut self, values: &[f64]) {
         let series = values.len().max(self.newest.len());
         self.newest.resize(series, stale_marker());
-        let mut bytes = vec![0; series.div_ceil(8)];
+        let bytes = &mut self.scratch;
+        bytes.clear();
+        bytes.resize(series.div_ceil(8), 0);
         for (index, before) in self.newest.iter_mut().enumerate() {
             let value = values.get(index).copied().unwrap_or(stale_marker());
             if !is_same(*before, value) {
                 bytes[index / 8] |= 1 << (index % 8);
-                encode(*before, value, &mut bytes);
+                encode(*before, value, bytes);
                 *before = value;
             }
         }
         let series = u32::try_from(series).unwrap_or(u32::MAX);
-        self.changes.push_back(Row { series, bytes: bytes.into() });
+        self.changes.push_back(Row { series, bytes: bytes.as_slice().into() });
     }
 
     /// Forgets the oldest row.
@@ -84,13 +89,13 @@ impl Rows {
         })
     }
 
-    /// The values of several series from row number `first` on.
-    pub(super) fn columns(&self, ids: &[SeriesId], first: usize) -> Vec<Vec<f64>> {
+    /// The values of several series in the rows of these numbers.
+    pub(super) fn columns(&self, ids: &[SeriesId], rows: Range<usize>) -> Vec<Vec<f64>> {
         let mut values = self.before.clone();
-        let mut columns = vec![Vec::with_capacity(self.changes.len() - first); ids.len()];
-        for (index, row) in self.changes.iter().enumerate() {
+        let mut columns = vec![Vec::with_capacity(rows.len()); ids.len()];
+        for (index, row) in self.changes.range(..rows.end).enumerate() {
             row.apply(&mut values);
-            if index >= first {
+            if index >= rows.start {
                 for (column, id) in columns.iter_mut().zip(ids) {
                     column.push(values.get(id.index()).copied().unwrap_or(stale_marker()));
                 }
@@ -102,7 +107,7 @@ impl Rows {
     pub(super) fn held_bytes(&self) -> usize {
         let raw = (self.before.capacity() + self.newest.capacity()) * size_of::<f64>();
         let rows: usize = self.changes.iter().map(|row| row.bytes.len()).sum();
-        raw + rows + self.changes.capacity() * size_of::<Row>()
+        raw + rows + self.changes.capacity() * size_of::<Row>() + self.scratch.capacity()
     }
 }
 
@@ -282,7 +287,7 @@ mod tests {
                 memory.drop_oldest();
             }
             let ids: Vec<_> = (0..20).map(SeriesId).collect();
-            let together = memory.columns(&ids, 0);
+            let together = memory.columns(&ids, 0..rows.len() - dropped);
             for (id, column) in ids.iter().zip(together) {
                 let expected: Vec<_> = rows[dropped..]
                     .iter()

@@ -25,7 +25,7 @@ fn name(index: usize) -> String {
 }
 
 fn reading(criterion: &mut Criterion) {
-    let mut page = support::Page::new(SAMPLES, 1, name);
+    let mut page = support::Page::new((0..SAMPLES).map(name).collect(), 1);
     let mut bodies = [Vec::new(), Vec::new()];
     for body in &mut bodies {
         page.write(body);

@@ -1,5 +1,7 @@
 //! Metrics pages like those of a busy gateway, for benches: made, so that nobody has to ship them.
 
+use std::rc::Rc;
+
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
@@ -7,16 +9,17 @@ use rand_pcg::Pcg64Mcg;
 /// 15% count fast, 20% count now and then, 5% are sums of seconds, 5% gauges of ratios, 10% gauges of
 /// small numbers.
 pub struct Page {
-    names: Vec<String>,
+    /// Shared by pages, so that a bench of many measures weir's memory and not its own.
+    names: Rc<[String]>,
     values: Vec<f64>,
     rng: Pcg64Mcg,
 }
 
 impl Page {
-    /// A page whose series are called `name(0)`, `name(1)` and so on.
-    pub fn new(series: usize, seed: u64, name: impl Fn(usize) -> String) -> Self {
-        let names = (0..series).map(name).collect();
-        Self { names, values: vec![1000.0; series], rng: Pcg64Mcg::seed_from_u64(seed) }
+    /// A page with these series.
+    pub fn new(names: Rc<[String]>, seed: u64) -> Self {
+        let values = vec![1000.0; names.len()];
+        Self { names, values, rng: Pcg64Mcg::seed_from_u64(seed) }
     }
 
     /// Writes the page as it is into `body`, and moves on by a second.

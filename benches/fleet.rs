@@ -66,7 +66,7 @@ impl Endpoint {
             gained / window.seconds()
         };
         let rates = book.window().map_or(0.0, rate);
-        (thread_time() - begun, rates)
+        (thread_time().saturating_sub(begun), rates)
     }
 }
 

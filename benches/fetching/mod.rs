@@ -34,7 +34,7 @@ pub fn print(names: &Rc<[String]>, endpoints: usize) {
                 assert_eq!(body.len(), bytes);
             }
         });
-        thread_time() - begun
+        thread_time().saturating_sub(begun)
     };
     round();
     let spent: Duration = (0..ROUNDS).map(|_| round()).sum();

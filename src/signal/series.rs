@@ -283,7 +283,9 @@ impl SeriesBook {
         families.retain(|name, family| {
             let oldest = at - spans.get(name).map_or(reach, |span| reach.max(*span));
             family.retain(|_, track| track.process == process || track.seen >= oldest);
-            family.values_mut().for_each(|track| track.forget(oldest));
+            for track in family.values_mut() {
+                track.forget(oldest);
+            }
             !family.is_empty()
         });
     }

@@ -73,11 +73,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             out::text(&in_words(verdict, &library))?;
         }
     }
-    Ok(match verdicts.as_slice() {
-        [one] if one.cause == HEALTHY => ExitCode::SUCCESS,
-        [one] if one.cause == INSUFFICIENT => ExitCode::from(CANNOT_TELL),
-        [_] => ExitCode::from(FOUND),
-        _ => ExitCode::SUCCESS,
+    // Many snapshots of a file are a batch; the scopes of the sources are one state of affairs.
+    if args.config.is_none() && verdicts.len() != 1 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is = |cause: &str| verdicts.iter().any(|verdict| verdict.cause == cause);
+    let is_found = verdicts.iter().any(|v| v.cause != HEALTHY && v.cause != INSUFFICIENT);
+    Ok(match () {
+        () if is_found => ExitCode::from(FOUND),
+        () if is(INSUFFICIENT) => ExitCode::from(CANNOT_TELL),
+        () => ExitCode::SUCCESS,
     })
 }
 

@@ -18,6 +18,11 @@ use crate::ingest::prometheus::{Select, promql_of};
 use crate::ingest::{Adapter, Adapters, OnePage, Page, SourceRules, degraded, load_adapter};
 use crate::signal::{CATALOGUE, Mono, Snapshot};
 
+/// Time between two scrapes, and to watch for.
+const EVERY: Duration = Duration::from_secs(15);
+/// Window of a query: four of Prometheus' usual scrape intervals.
+const PROMQL_WINDOW: Duration = Duration::from_mins(1);
+
 /// Prints the signals that weir computes: from two scrapes of one page, or from the sources of a
 /// configuration, watched for as long as `--every` says.
 #[derive(Debug, clap::Args)]
@@ -37,9 +42,9 @@ pub struct Args {
     /// With --promql, label matchers of the source's series: `job="litellm"`
     #[arg(long, value_name = "MATCHERS", requires = "promql", default_value = "")]
     pub select: Select,
-    /// Time between the scrapes, to watch for, or that rates are taken over
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
-    pub every: Duration,
+    /// Time between the scrapes, or to watch for (15s), or that rates of PromQL are taken over (1m)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub every: Option<Duration>,
     /// The quota scope, where the source has several
     #[arg(long)]
     pub scope: Option<String>,
@@ -54,17 +59,18 @@ pub struct Args {
 ///
 /// When a file cannot be read, holds no metrics, no source answers, or the scope is not to be told.
 pub async fn run(args: Args) -> Result<ExitCode> {
-    if args.every.is_zero() {
+    if args.every.is_some_and(|every| every.is_zero()) {
         bail!("--every must be longer than zero");
     }
+    let every = args.every.unwrap_or(EVERY);
     if let (true, Some(name)) = (args.promql, &args.adapter) {
         return in_promql(&*adapter(name)?, &args);
     }
     let (snapshots, source) = match (&args.config, &args.adapter) {
-        (Some(config), _) => (watched(config, args.every).await?, "the sources".to_owned()),
+        (Some(config), _) => (watched(config, every).await?, "the sources".to_owned()),
         (None, Some(name)) => {
             let adapter = adapter(name)?;
-            (between(&args.scrapes, &adapter, args.every)?, format!("adapter {}", adapter.name))
+            (between(&args.scrapes, &adapter, every)?, format!("adapter {}", adapter.name))
         }
         (None, None) => bail!("name --adapter with two --scrape, or -c FILE"),
     };
@@ -88,8 +94,9 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 
 /// Prints each signal that is one number as a query.
 fn in_promql(adapter: &Adapter, args: &Args) -> Result<ExitCode> {
+    let window = args.every.unwrap_or(PROMQL_WINDOW);
     let queries = adapter.signals.keys().filter_map(|signal| {
-        Some((signal.as_str(), promql_of(adapter, signal, &args.select, args.every)?))
+        Some((signal.as_str(), promql_of(adapter, signal, &args.select, window)?))
     });
     if args.json {
         let queries = queries.map(|(name, query)| (name.to_owned(), Json::String(query)));

@@ -234,8 +234,10 @@ async fn supervise<F, R>(
             return;
         }
         let Ok(found) = found else { continue };
+        // A set keeps its ended tasks until somebody asks for them.
+        while tasks.try_join_next().is_some() {}
         running.retain(|instance, task| {
-            let stays = found.contains(instance);
+            let stays = found.contains(instance) && !task.is_finished();
             if !stays {
                 task.abort();
             }

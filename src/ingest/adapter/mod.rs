@@ -58,7 +58,9 @@ pub(super) struct Source<'a> {
 /// Writes what `source` says about `scope` into `snapshot`, where nobody said it before.
 pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&str>) {
     let Source { adapter, instances, expected, .. } = *source;
-    let counted = instances.len();
+    // One that was scraped once is silent about rates, and where none has a rate that is the reason.
+    let with_rates = instances.iter().filter(|instance| instance.window().is_some()).count();
+    let counted = if with_rates == 0 { instances.len() } else { with_rates };
     let caveat = (counted < expected).then(|| format!("{counted} of {expected} instances"));
     let caveat = caveat.as_deref();
     let evaluation = Evaluation { adapter, instances, caveat, answers: None, scope, row: None };

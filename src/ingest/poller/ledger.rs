@@ -200,6 +200,10 @@ impl Kept {
         status.error = None;
         match (&self.undiscovered, down.as_slice()) {
             (Some(why), _) if all == 0 => status.error = Some(format!("{}: {why}", status.name)),
+            (None, _) if all == 0 => {
+                let name = &status.name;
+                status.error = Some(format!("{name}: has no instance: was it scaled to none?"));
+            }
             (_, []) => {}
             (_, [only]) if all == 1 => status.error = Some((*only).to_owned()),
             (_, down) if down.len() == all => {

@@ -23,6 +23,8 @@ const QUERY_BYTES_MAX: usize = 12_000;
 const TAG: &str = "weir_text";
 /// Most targets that are named when they are down.
 const DOWN_MAX: usize = 8;
+/// How much longer than the window restarts are looked for: two scrapes at least.
+const RESTART_REACH: f64 = 1.5;
 /// What is looked back over to guess the scrape interval, in seconds.
 const GUESS_S: u32 = 300;
 
@@ -84,6 +86,8 @@ pub(super) struct Told {
     pub(super) series: usize,
     /// The numbers.
     pub(super) aggregates: Aggregates,
+    /// Whether every increase was estimated.
+    is_history: bool,
     joined: f64,
     restarted: BTreeSet<String>,
     scrapes: Option<f64>,
@@ -111,8 +115,11 @@ impl Questions {
             let newest = format!("timestamp({})", writer.metric(&metric));
             texts.push((Place::Present(metric), folded(Fold::Max, &scope, &newest)));
         }
+        // A difference reaches back to the last sample before the window: a restart between that one
+        // and the first inside shows in a longer look only.
+        let longer = duration(writer.window.mul_f64(RESTART_REACH));
         for metric in counters(writer) {
-            let resets = writer.over_window("resets", &writer.metric(&metric));
+            let resets = format!("resets({}[{longer}])", writer.metric(&metric));
             texts.push((Place::Restarted(metric), format!("count({resets} > 0)")));
         }
         Self { texts }
@@ -125,9 +132,14 @@ impl Questions {
         let mut texts = Vec::new();
         for metric in counters(writer) {
             let series = writer.metric(&metric);
-            let first = writer.over_window("min_over_time", &series);
+            // `increase` counts what came after the first value; a difference counts nothing of a
+            // series that has no earlier value, so all that it has counted is missing there.
+            let missing = match told.is_estimated(&metric) {
+                true => writer.over_window("min_over_time", &series),
+                false => series.clone(),
+            };
             let was_scraped = format!("on (job, instance) ({up} offset {window} == 1)");
-            let text = format!("({first} unless {series} offset {window}) and {was_scraped}");
+            let text = format!("({missing} unless {series} offset {window}) and {was_scraped}");
             texts.push((Place::Newborn(metric), text));
         }
         texts.extend(leaves(writer, |metric| told.is_estimated(metric)));
@@ -197,10 +209,18 @@ fn leaves(writer: Writer<'_>, restarted: impl Fn(&str) -> bool) -> Vec<(Place, S
 }
 
 impl Told {
+    /// Of a moment that has passed, of which every increase is estimated.
+    pub(super) fn of_history() -> Self {
+        Self { is_history: true, ..Self::default() }
+    }
+
     /// Whether the increases of a counter cannot be counted from scrape to scrape: some of its series
     /// restarted, or some targets were not scraped where the window begins.
     fn is_estimated(&self, metric: &str) -> bool {
-        self.all.is_none() || self.joined > 0.0 || self.restarted.contains(metric)
+        self.is_history
+            || self.all.is_none()
+            || self.joined > 0.0
+            || self.restarted.contains(metric)
     }
 
     /// What the numbers are worth, once all are in.

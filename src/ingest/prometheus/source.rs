@@ -31,6 +31,8 @@ const REQUESTS_MAX: usize = 4;
 /// How long the list of targets is believed; shorter while some are down, for the reason may change.
 const TARGETS_FOR: Duration = Duration::from_mins(1);
 const TARGETS_FOR_WHILE_DOWN: Duration = Duration::from_secs(15);
+/// Time limit of a look at the targets, which some servers answer with megabytes.
+const TARGETS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Shortest step of history.
 const STEP_MIN: Duration = Duration::from_secs(15);
 /// Most steps of history.
@@ -131,7 +133,12 @@ impl PrometheusSource {
     ///
     /// When a request fails or the whole takes longer than the source's limit.
     pub async fn poll(&self) -> Result<Answers, PrometheusError> {
-        self.within(self.config.timeout, self.polled()).await
+        let (answers, due) = self.within(self.config.timeout, self.polled()).await?;
+        // After the numbers are in hand, for the list of targets of a large server takes long.
+        if let Some(jobs) = due {
+            self.learn(&jobs).await;
+        }
+        Ok(answers)
     }
 
     /// What polls of the last `span` would have said, oldest first, each with its age in seconds.
@@ -157,7 +164,8 @@ impl PrometheusSource {
         tokio::time::timeout(limit, work).await.map_err(late)?
     }
 
-    async fn polled(&self) -> Result<Answers, PrometheusError> {
+    /// The numbers, and the jobs of which the targets should be looked up again.
+    async fn polled(&self) -> Result<(Answers, Option<BTreeSet<String>>), PrometheusError> {
         let begun = Instant::now();
         self.learn_first().await;
         let writer = self.writer();
@@ -167,8 +175,8 @@ impl PrometheusSource {
         let about_numbers = Questions::about_numbers(writer, &told);
         self.ask(&about_numbers, &mut told, &mut round).await?;
         told.finish(writer);
-        self.remember(&told).await;
-        Ok(self.answers(told, writer.window, round, begun.elapsed()))
+        let due = self.remember(&told);
+        Ok((self.answers(told, writer.window, round, begun.elapsed()), due))
     }
 
     /// Asks for one moment: the server's now, which the first query tells all later ones.
@@ -221,7 +229,7 @@ impl PrometheusSource {
         let took = begun.elapsed();
         let mut moments = Vec::new();
         for (back, numbers) in by_step(&series, to_s, step.as_secs_f64()).into_iter().rev() {
-            let mut told = Told::default();
+            let mut told = Told::of_history();
             questions.put(&mut told, numbers);
             if told.newest_s.is_none() && told.all.is_none() {
                 continue;
@@ -275,37 +283,39 @@ impl PrometheusSource {
 
     /// Before the first poll the interval is not known, and with it the window.
     async fn learn_first(&self) {
-        if self.known().asked.is_none() {
-            self.learn(&BTreeSet::new()).await;
+        if self.known().asked.is_some() {
+            return;
         }
+        // Other jobs of the server may be scraped more seldom.
+        let query = format!("count by (job) ({})", self.writer().metric("up"));
+        let answered = self.api.query(&query, None).await;
+        let series = answered.map(|reply| Round::default().take(reply)).unwrap_or_default();
+        let jobs = series.iter().filter_map(|one| one.labels.get("job")).map(str::to_owned);
+        self.learn(&jobs.collect()).await;
     }
 
     /// Asks the server for its targets. One that has none, as Thanos and Mimir, is no less a source.
     async fn learn(&self, jobs: &BTreeSet<String>) {
-        let targets = self.api.targets().await.map(|reply| reply.answer.data).unwrap_or_default();
+        self.known().asked = Some(Instant::now());
+        let answered = tokio::time::timeout(TARGETS_TIMEOUT, self.api.targets()).await;
+        let Ok(Ok(reply)) = answered else { return };
+        let targets = reply.answer.data;
         let mut known = self.known();
         known.interval = targets.interval(jobs).or(known.interval);
         known.targets = Arc::new(targets);
-        known.asked = Some(Instant::now());
     }
 
-    /// Keeps what this poll says about the next ones.
-    async fn remember(&self, told: &Told) {
-        let is_due = {
-            let mut known = self.known();
-            let has_changed = known.down != told.down;
-            known.down.clone_from(&told.down);
-            let limit = if told.down.is_empty() { TARGETS_FOR } else { TARGETS_FOR_WHILE_DOWN };
-            let is_first = known.interval.is_none();
-            if known.targets.interval(&told.jobs).is_none() {
-                known.interval = told.guess.or(known.interval);
-            }
-            let is_old = known.asked.is_none_or(|asked| asked.elapsed() > limit);
-            is_old || is_first || (has_changed && !told.down.is_empty())
-        };
-        if is_due {
-            self.learn(&told.jobs).await;
-        }
+    /// Keeps what this poll says about the next ones. The jobs, where their targets should be looked
+    /// up again.
+    fn remember(&self, told: &Told) -> Option<BTreeSet<String>> {
+        let mut known = self.known();
+        let has_changed = known.down != told.down;
+        known.down.clone_from(&told.down);
+        known.interval = known.targets.interval(&told.jobs).or(told.guess).or(known.interval);
+        let limit = if told.down.is_empty() { TARGETS_FOR } else { TARGETS_FOR_WHILE_DOWN };
+        let is_old = known.asked.is_none_or(|asked| asked.elapsed() > limit);
+        let is_due = is_old || (has_changed && !told.down.is_empty());
+        is_due.then(|| told.jobs.clone())
     }
 }
 

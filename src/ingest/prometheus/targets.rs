@@ -37,13 +37,12 @@ struct Target {
 }
 
 impl Targets {
-    /// The longest scrape interval among these jobs; of all targets without any.
+    /// The longest scrape interval among these jobs.
     #[must_use]
     pub fn interval(&self, jobs: &BTreeSet<String>) -> Option<Duration> {
         let targets = self.active_targets.iter();
-        let of_job = |target: &&Target| {
-            jobs.is_empty() || target.labels.get(JOB).is_some_and(|job| jobs.contains(job))
-        };
+        let of_job =
+            |target: &&Target| target.labels.get(JOB).is_some_and(|job| jobs.contains(job));
         targets.filter(of_job).filter_map(Target::interval).max()
     }
 

@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn a_real_server_says_interval_and_error() {
         let targets: Targets = parse(FACT.as_bytes()).expect("read").data;
-        assert_eq!(targets.interval(&BTreeSet::new()), Some(Duration::from_secs(2)));
+        let jobs = BTreeSet::from(["litellm".to_owned()]);
+        assert_eq!(targets.interval(&jobs), Some(Duration::from_secs(2)));
+        assert_eq!(targets.interval(&BTreeSet::new()), None);
         let jobs = BTreeSet::from(["no such job".to_owned()]);
         assert_eq!(targets.interval(&jobs), None);
         let labels = |job: &str, instance: &str| -> Labels {

@@ -76,8 +76,11 @@ const HEALTHY: &[(&str, &str, f64)] = &[
 ];
 
 const ALL_UP: &str = "sum(up)";
-const NEWBORN: &str = "(min_over_time(lazy_total[10s]) unless lazy_total offset 10s) and \
-                       on (job, instance) (up offset 10s == 1)";
+const NEWBORN: &str =
+    "(lazy_total unless lazy_total offset 10s) and on (job, instance) (up offset 10s == 1)";
+const NEWBORN_BEGAN: &str = "(min_over_time(lazy_total[10s]) unless lazy_total offset 10s) and \
+                             on (job, instance) (up offset 10s == 1)";
+const RESTARTED: &str = "count(resets(lazy_total[15s]) > 0)";
 
 struct Case<'a> {
     changes: &'a [(&'a str, &'a str, f64)],
@@ -227,7 +230,7 @@ fn doubts_are_kept_and_shown() {
     for (case, value, quality, part) in [
         // A counter that restarted, a target that was not scraped, no `up` at all: an estimate.
         (
-            Case { changes: &[("count(resets(all_total[10s]) > 0)", "", 1.0)], ..Case::HEALTHY },
+            Case { changes: &[("count(resets(all_total[15s]) > 0)", "", 1.0)], ..Case::HEALTHY },
             44.44,
             Quality::Inferred,
             "estimated: a restart",
@@ -266,10 +269,20 @@ fn doubts_are_kept_and_shown() {
 }
 
 #[test]
-fn what_a_newborn_series_began_with_is_counted() {
-    let changes = [(NEWBORN, "code=429", 7.0), (NEWBORN, "code=503", 5.0)];
-    let snapshot = Case { changes: &changes, ..Case::HEALTHY }.snapshot();
-    assert_eq!(snapshot.number("shed_rps"), Some(0.7));
+fn all_that_a_newborn_series_has_counted_is_counted() {
+    // A difference knows nothing of a series without an earlier value: all of it is added.
+    let changes = [(NEWBORN, "code=429", 500.0), (NEWBORN, "code=503", 5.0)];
+    let counted = Case { changes: &changes, ..Case::HEALTHY }.snapshot();
+    assert_eq!(counted.number("shed_rps"), Some(50.0));
+    // An estimate knows what came after its first value: that one is added.
+    let changes = [
+        (RESTARTED, "", 1.0),
+        (NEWBORN_BEGAN, "code=429", 7.0),
+        ("sum(increase(lazy_total{code=\"429\"}[10s]))", "", 493.0),
+    ];
+    let estimated = Case { changes: &changes, ..Case::HEALTHY }.snapshot();
+    assert_eq!(estimated.number("shed_rps"), Some(50.0));
+    assert_eq!(estimated.get("shed_rps").expect("known").quality, Quality::Inferred);
 }
 
 #[test]

@@ -122,6 +122,15 @@ async fn a_restart_makes_an_estimate(pages: &Pages, prometheus: &Prometheus) {
     })
     .await;
     assert!(note.contains("estimated: a restart"), "{note}");
+    // While the restart leaves the window, no difference reaches back over it.
+    eventually("a rate that is counted again", async || {
+        let snapshot = told(source.poll().await.ok()?, "smg");
+        let reading = snapshot.get("offered_rps")?;
+        let rate = reading.value.as_number()?;
+        assert!(rate >= 0.0, "{reading:?}");
+        (reading.quality == Quality::Exact).then_some(())
+    })
+    .await;
 }
 
 async fn history_has_no_more_than_there_was(prometheus: &Prometheus) {

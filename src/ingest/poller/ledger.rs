@@ -10,6 +10,7 @@ use chrono::Utc;
 use crate::signal::Mono;
 
 use super::super::assembler::{Assembler, Page, SourceId, SourceRules, WINDOW};
+use super::super::exposition::{BODY_BYTES_MAX, TooLarge};
 use super::super::observation::{Observation, SourceStatus};
 use super::super::parsed::degraded;
 use super::super::prometheus::{Answers, PrometheusError};
@@ -159,8 +160,8 @@ fn read(
 ) -> Result<(usize, Vec<(usize, String)>), ScrapeError> {
     let (body, format) = outcome?;
     let page = Page { body: &body, format };
-    let report = assembler.accept(id, instance, page, at).map_err(|error| {
-        ScrapeError::TooLarge { source_name: source.to_owned(), limit: error.bytes }
+    let report = assembler.accept(id, instance, page, at).map_err(|TooLarge { .. }| {
+        ScrapeError::TooLarge { source_name: source.to_owned(), limit: BODY_BYTES_MAX }
     })?;
     no_sample(source, &report).map_or_else(|| Ok((report.samples, degraded(&report))), Err)
 }

@@ -16,8 +16,9 @@ use crate::dialect::span::{format_go_duration, parse_decimal, parse_go_duration}
 const COUNT_MAX: f64 = 9_007_199_254_740_992.0;
 /// Longest reset that is believed; what is longer is a time of the calendar, not a span.
 const RESET_MAX: Duration = Duration::from_hours(40 * 24);
-/// Shortest reset that a window is computed from; a shorter one is mostly rounding.
-const WINDOW_RESET_MIN: Duration = Duration::from_secs(10);
+/// Longest reset that may be a far shorter one, rounded up to a whole second: no window is computed
+/// from it.
+const ROUNDED_RESET_MAX: Duration = Duration::from_secs(1);
 /// A request meter whose window comes out between these, in seconds, counts the day.
 const DAY_S: std::ops::Range<f64> = 43_200.0..108_000.0;
 
@@ -120,7 +121,7 @@ fn until(headers: &HeaderMap, text: &str, now: Option<DateTime<Utc>>) -> Option<
 fn counts_the_day(reading: &MeterReading, reset: Duration) -> bool {
     let (Some(limit), Some(remaining)) = (reading.limit, reading.remaining) else { return false };
     let used = limit - remaining;
-    used > 0.0 && reset >= WINDOW_RESET_MIN && DAY_S.contains(&(reset.as_secs_f64() * limit / used))
+    used > 0.0 && reset > ROUNDED_RESET_MAX && DAY_S.contains(&(reset.as_secs_f64() * limit / used))
 }
 
 fn read_count(text: &str) -> Option<f64> {
@@ -199,6 +200,9 @@ mod tests {
         };
         check("200", "197", "16m17.764s", Meter::RequestsPerDay);
         check("14400", "14370", "2m59.56s", Meter::RequestsPerDay);
+        check("14400", "14399", "6s", Meter::RequestsPerDay);
+        // One millisecond of a minute's meter, rounded up.
+        check("60000", "59999", "1s", Meter::Requests);
         check("3000", "2999", "20ms", Meter::Requests);
         check("6000", "0", "1m0s", Meter::Requests);
         // A bare number is the end of a fixed window and says nothing about its length.
@@ -251,7 +255,10 @@ mod tests {
             let reset = reset.map(|(seconds, nanos)| Duration::new(seconds, nanos));
             let (limit, remaining) = (limit.map(f64::from), remaining.map(f64::from));
             let known = limit.is_some() || remaining.is_some() || reset.is_some();
-            known.then_some(MeterReading { meter, limit, remaining, reset })
+            let reading = MeterReading { meter, limit, remaining, reset };
+            // What fills in a day comes back as the day's, whatever its name.
+            let is_days = reset.is_some_and(|reset| counts_the_day(&reading, reset));
+            (known && !is_days).then_some(reading)
         })
     }
 

@@ -1,4 +1,7 @@
-//! One scrape as owned series: what the assembler takes in.
+//! One scrape as owned series, for what looks at a page once: `weir doctor`, by way of `read_page`.
+//!
+//! Keeps nothing between scrapes and counts no increase; polled pages go through `Intake`, which
+//! keeps to the same bounds.
 
 use crate::signal::Point;
 

@@ -12,10 +12,8 @@ use thiserror::Error;
 use super::access::{Access, AccessError, Tls};
 use super::exposition::{BODY_BYTES_MAX, Format, Report};
 use super::parsed::{ParsedScrape, degraded};
-use super::transport::{REDIRECTS_MAX, TransportError, whole_body};
+use super::transport::{REDIRECTS_MAX, TransportError, snippet, whole_body};
 
-/// Characters of a refusing answer that an error shows.
-const SNIPPET_CHARS_MAX: usize = 60;
 /// The dialects in order of preference. The answer's own content type decides.
 const ACCEPTED: &str = "application/openmetrics-text;version=1.0.0;q=0.9,\
                         text/plain;version=0.0.4;q=0.8,*/*;q=0.1";
@@ -328,13 +326,6 @@ fn looks_like(content_type: &str, body: &[u8]) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-fn snippet(body: &[u8]) -> String {
-    let head = &body[..body.len().min(4 * SNIPPET_CHARS_MAX)];
-    let words: Vec<_> =
-        String::from_utf8_lossy(head).split_whitespace().map(str::to_owned).collect();
-    words.join(" ").chars().filter(|c| !c.is_control()).take(SNIPPET_CHARS_MAX).collect()
 }
 
 fn hint(status: u16, snippet: &str) -> String {

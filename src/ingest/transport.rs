@@ -9,6 +9,8 @@ use reqwest::redirect::{Action, Attempt, Policy};
 
 /// Redirects that are followed: some gateways answer `/metrics` with one to `/metrics/`.
 pub const REDIRECTS_MAX: usize = 3;
+/// Characters of a refusing body that an error shows.
+const SNIPPET_CHARS_MAX: usize = 120;
 
 /// Why no whole answer came.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +118,14 @@ pub async fn whole_body(response: &mut Response, limit: usize) -> Result<Vec<u8>
             return Err(TransportError::TooLarge { limit });
         }
     }
+}
+
+/// The beginning of a refusing body as one line, for an error.
+pub(super) fn snippet(body: &[u8]) -> String {
+    let head = &body[..body.len().min(4 * SNIPPET_CHARS_MAX)];
+    let words: Vec<_> =
+        String::from_utf8_lossy(head).split_whitespace().map(str::to_owned).collect();
+    words.join(" ").chars().filter(|c| !c.is_control()).take(SNIPPET_CHARS_MAX).collect()
 }
 
 /// The last cause of an error, which is what the system or the peer said.

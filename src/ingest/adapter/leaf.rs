@@ -11,7 +11,7 @@ use super::ast::{Expr, Fold, Keep, Selector, Series, bucket_metric};
 use super::model::{Adapter, Entry, Form, Part, Reading};
 
 /// The label that holds the upper bound of a histogram's bucket.
-pub(super) const BOUND_LABEL: &str = "le";
+pub(in crate::ingest) const BOUND_LABEL: &str = "le";
 
 /// What is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ pub use aggregated::{Aggregates, Groups};
 pub(super) use answered::{Answered, fill_answered};
 pub(super) use ast::Pattern;
 pub use expression::{EXPRESSION_BYTES_MAX, ExpressionError, parse_expression};
+pub(super) use leaf::BOUND_LABEL;
 pub use leaf::{Leaf, Measure};
 pub use library::{AdapterError, Adapters, FOLDER, load as load_adapter};
 pub(super) use model::Form;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::ingest::access::Access;
-use crate::ingest::transport::{TransportError, whole_body};
+use crate::ingest::transport::{TransportError, snippet, whole_body};
 
 use super::answer::{Answer, AnswerError, Data, parse, parse_answer};
 use super::error::{PrometheusError, PrometheusErrorKind as Kind};
@@ -21,8 +21,6 @@ use super::targets::Targets;
 pub const ANSWER_BYTES_MAX: usize = 32_000_000;
 /// Most steps of one range query, which is Prometheus' own limit.
 pub const STEPS_MAX: u32 = 11_000;
-/// Characters of a refusing body that an error shows.
-const SNIPPET_CHARS_MAX: usize = 120;
 
 /// An answer with how long it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,9 +67,6 @@ pub struct Alert {
     pub state: String,
     /// Since when, as RFC 3339.
     pub active_at: Option<String>,
-    /// The value that made it fire, as text.
-    #[serde(default)]
-    pub value: String,
 }
 
 #[derive(Deserialize)]
@@ -236,13 +231,6 @@ fn refusal(status: u16, kind: &str, said: String, base: &Url) -> Kind {
         (422, _) | (_, "execution" | "422") => Kind::Execution(said),
         _ => Kind::Status { status, said },
     }
-}
-
-fn snippet(body: &[u8]) -> String {
-    let head = &body[..body.len().min(4 * SNIPPET_CHARS_MAX)];
-    let words: Vec<_> =
-        String::from_utf8_lossy(head).split_whitespace().map(str::to_owned).collect();
-    words.join(" ").chars().filter(|c| !c.is_control()).take(SNIPPET_CHARS_MAX).collect()
 }
 
 #[cfg(test)]

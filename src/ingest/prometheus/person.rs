@@ -5,13 +5,10 @@
 use std::time::Duration;
 
 use crate::ingest::adapter::ast::{Expr, Fold, Op, Selector, Series, bucket_metric};
-use crate::ingest::adapter::{Adapter, Entry, Form};
+use crate::ingest::adapter::{Adapter, BOUND_LABEL, Entry, Form};
 
 use super::promql::{Writer, duration, folded, kept};
 use super::select::Select;
-
-/// The label that holds the upper bound of a histogram's bucket.
-const BOUND_LABEL: &str = "le";
 
 /// The first reading of `signal` in `PromQL`, over `window`. `None` for records and lists, which are no
 /// one text, and where the adapter has no number for it.

@@ -6,10 +6,11 @@
 
 mod tls;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 use reqwest::RequestBuilder;
@@ -22,6 +23,8 @@ use super::transport;
 
 /// Largest file of a token, a password or certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A secret's file is not read again sooner. Tokens are renewed minutes before they expire.
+const REREAD_AFTER: Duration = Duration::from_secs(5);
 
 /// What a source asks of its readers. The default is a source that asks nothing.
 #[derive(Clone, Debug, Default)]
@@ -76,35 +79,62 @@ pub struct Basic {
 
 /// A token or password that never shows itself.
 ///
-/// One that came from a file is read again at each use, because tokens that a cluster hands out expire
-/// within the hour; while the file cannot be read, the last one stands.
+/// One that came from a file is read again every few seconds of use, because tokens that a cluster
+/// hands out expire within the hour; while the file cannot be read, the last one stands. Copies share
+/// what was read.
 #[derive(Clone)]
-pub struct Secret {
+pub struct Secret(Origin);
+
+#[derive(Clone)]
+enum Origin {
+    Fixed(String),
+    File { file: PathBuf, last: Arc<Mutex<LastRead>> },
+}
+
+/// What a secret's file held when it last held a secret.
+struct LastRead {
     value: String,
-    file: Option<PathBuf>,
+    /// When the file was last tried.
+    tried: Instant,
 }
 
 impl Secret {
     /// Takes a secret; surrounding white space, as a file's last newline, is not part of it.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self { value: text.trim().to_owned(), file: None }
+        Self(Origin::Fixed(text.trim().to_owned()))
     }
 
-    /// Reads a secret, now and at each use.
+    /// Reads a secret, now and while it is used.
     ///
     /// # Errors
-    /// When the file cannot be read now or holds nothing.
+    /// When the file cannot be read now, is no regular file, or holds nothing.
     pub fn from_file(file: &Path) -> Result<Self, AccessError> {
-        let value = read_secret(file)?;
-        Ok(Self { value, file: Some(file.to_owned()) })
+        let last = LastRead { value: read_secret(file)?, tried: Instant::now() };
+        Ok(Self(Origin::File { file: file.to_owned(), last: Arc::new(Mutex::new(last)) }))
     }
 
-    /// The secret itself, for the wire.
+    /// The secret itself, for the wire. Now and then it reads a small regular file, which is short
+    /// enough to do between two awaits.
     #[must_use]
-    pub fn reveal(&self) -> Cow<'_, str> {
-        let fresh = self.file.as_deref().and_then(|file| read_secret(file).ok());
-        fresh.map_or(Cow::Borrowed(&*self.value), Cow::Owned)
+    pub fn reveal(&self) -> String {
+        self.reveal_at(Instant::now())
+    }
+
+    fn reveal_at(&self, now: Instant) -> String {
+        match &self.0 {
+            Origin::Fixed(value) => value.clone(),
+            Origin::File { file, last } => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if now.saturating_duration_since(last.tried) >= REREAD_AFTER {
+                    last.tried = now;
+                    if let Ok(value) = read_secret(file) {
+                        last.value = value;
+                    }
+                }
+                last.value.clone()
+            }
+        }
     }
 }
 
@@ -120,7 +150,7 @@ pub enum AccessError {
     /// The HTTP client itself could not be built.
     #[error("cannot build the HTTP client: {0}")]
     Client(String),
-    /// A file is not there, not readable, too large or no text.
+    /// A file is not there, not readable, too large or no regular file.
     #[error("cannot read {}: {why}", file.display())]
     File {
         /// The file.
@@ -195,9 +225,14 @@ fn read_secret(file: &Path) -> Result<String, AccessError> {
     Ok(text.to_owned())
 }
 
-/// A file's bytes, up to [`FILE_BYTES_MAX`].
+/// The bytes of a regular file, up to [`FILE_BYTES_MAX`]. To open a pipe would already wait for its
+/// writer.
 fn read(file: &Path) -> Result<Vec<u8>, AccessError> {
     let failed = |why: String| AccessError::File { file: file.to_owned(), why };
+    let kind = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?;
+    if !kind.is_file() {
+        return Err(failed("it is no regular file".to_owned()));
+    }
     let open = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
     let mut bytes = Vec::new();
     let mut bounded = open.take(FILE_BYTES_MAX + 1);
@@ -234,21 +269,38 @@ mod tests {
         let file = folder.path().join("token");
         std::fs::write(&file, "first\n").expect("written");
         let secret = Secret::from_file(&file).expect("a token");
+        let copy = secret.clone();
+        let began = Instant::now();
+        let after = |times: u32| began + REREAD_AFTER * times;
         std::fs::write(&file, "second\n").expect("written");
-        assert_eq!(secret.reveal(), "second");
+        assert_eq!(secret.reveal_at(began), "first", "it was read a moment ago");
+        assert_eq!(secret.reveal_at(after(1)), "second");
+        assert_eq!(copy.reveal_at(began), "second", "copies share it");
         std::fs::write(&file, "").expect("written");
-        assert_eq!(secret.reveal(), "first");
+        assert_eq!(secret.reveal_at(after(2)), "second");
         let error = Secret::from_file(&file).expect_err("nothing in it").to_string();
         assert!(error.ends_with("token holds no token or password"), "{error}");
         std::fs::remove_file(&file).expect("removed");
-        assert_eq!(secret.reveal(), "first");
+        assert_eq!(secret.reveal_at(after(3)), "second");
         let error = Secret::from_file(&file).expect_err("no file").to_string();
         assert!(error.starts_with("cannot read "), "{error}");
+        std::fs::write(&file, "third\n").expect("written");
+        assert_eq!(secret.reveal_at(after(4)), "third");
     }
 
     #[test]
-    fn a_file_without_end_is_refused() {
-        let error = Secret::from_file(Path::new("/dev/zero")).expect_err("endless").to_string();
-        assert!(error.contains("over 1048576 bytes"), "{error}");
+    fn a_file_that_is_too_large_or_none_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let large = folder.path().join("large");
+        let file = std::fs::File::create(&large).expect("created");
+        file.set_len(FILE_BYTES_MAX + 1).expect("made longer");
+        for (path, why) in [
+            (&*large, "over 1048576 bytes"),
+            (folder.path(), "it is no regular file"),
+            (Path::new("/dev/zero"), "it is no regular file"),
+        ] {
+            let error = Secret::from_file(path).expect_err("refused").to_string();
+            assert!(error.ends_with(why), "{error}");
+        }
     }
 }

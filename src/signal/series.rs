@@ -13,10 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::promql::is_stale_marker;
-use super::{Mono, counter_increase};
+use super::{Mono, WATCHED, counter_increase};
 
 /// A window may be this much longer than asked for before it counts as a gap without data.
 const WINDOW_STRETCH: f64 = 1.5;
+/// A series that was away this long is a new one, even if its process still runs: labels that come
+/// and go must not fill the book, and few sources tell when their process started.
+const FORGOTTEN_AFTER: Duration = WATCHED.saturating_mul(2);
 
 /// The labels of one series, sorted by name. Copies share their text.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -272,7 +275,8 @@ impl SeriesBook {
         }
     }
 
-    /// Drops what no window can begin at any more, and series of processes that are gone.
+    /// Drops what no window can begin at any more, and series that are gone: with their process, or
+    /// for [`FORGOTTEN_AFTER`].
     fn forget(&mut self, at: Mono) {
         let Self { spans, families, rounds, .. } = self;
         let reach = self.window.mul_f64(WINDOW_STRETCH);
@@ -282,7 +286,11 @@ impl SeriesBook {
         let process = Some(self.process);
         families.retain(|name, family| {
             let oldest = at - spans.get(name).map_or(reach, |span| reach.max(*span));
-            family.retain(|_, track| track.process == process || track.seen >= oldest);
+            family.retain(|_, track| {
+                let away = at.saturating_since(track.seen);
+                let may_return = track.process == process && away < FORGOTTEN_AFTER;
+                may_return || track.seen >= oldest
+            });
             for track in family.values_mut() {
                 track.forget(oldest);
             }
@@ -456,6 +464,26 @@ mod tests {
         let window = book.window().expect("two scrapes");
         let gained: Vec<_> = book.increases("c", window).map(|(_, gained)| gained).collect();
         assert_eq!(gained, [0.0]);
+    }
+
+    #[test]
+    fn labels_that_come_and_go_do_not_fill_the_book() {
+        let mut book = SeriesBook::new(Duration::from_secs(10));
+        let every = Duration::from_mins(10);
+        for round in 0..60 {
+            let point = |label: u32| Point {
+                name: "c".into(),
+                labels: [("p", label.to_string())].into_iter().collect(),
+                value: f64::from(round),
+            };
+            // One that stays, and one that is never seen again.
+            let points = [point(0), point(round)];
+            let round_of = Round { points: &points, process_start_s: None, is_complete: true };
+            book.accept(round_of, Mono::START + every * round);
+        }
+        let kept = usize::try_from(FORGOTTEN_AFTER.as_secs() / every.as_secs()).expect("small");
+        assert_eq!(book.label_values("c", "p").count(), 1 + kept);
+        assert!(book.label_values("c", "p").any(|label| label == "0"));
     }
 
     #[test]

@@ -41,9 +41,17 @@ struct Watched {
     /// What the book is fed, beside the numbers of the same series.
     points: Vec<Point>,
     ids: Vec<SeriesId>,
-    /// By family and labels: the series that count together, and since when.
-    births: BTreeMap<(Box<str>, Labels), Birth>,
+    /// Where each number stands in both.
+    places: BTreeMap<SeriesId, usize>,
+    births: BTreeMap<BirthKey, Birth>,
+    /// Whose birth a `_created` tells.
+    tellers: BTreeMap<SeriesId, BirthKey>,
 }
+
+/// Family and labels that series which count together share.
+type BirthKey = (Box<str>, Labels);
+
+/// The series that count together, and since when.
 
 #[derive(Debug, Default)]
 struct Birth {
@@ -61,7 +69,9 @@ impl Intake {
             numbers: 0,
             points: Vec::new(),
             ids: Vec::new(),
+            places: BTreeMap::new(),
             births: BTreeMap::new(),
+            tellers: BTreeMap::new(),
         };
         Self {
             repeat: Repeat::new(),
@@ -180,16 +190,18 @@ impl Watched {
         if let Some(family) = sample.name.strip_suffix(CREATED)
             && self.counts(family)
         {
-            self.births.entry((family.into(), labels())).or_default().told_by = Some(id);
+            let key: BirthKey = (family.into(), labels());
+            self.births.entry(key.clone()).or_default().told_by = Some(id);
+            self.tellers.insert(id, key);
         }
         if !self.names.contains(sample.name.as_ref()) {
             return false;
         }
         let labels = labels();
-        if let Some(family) = COUNTING.iter().find_map(|suffix| sample.name.strip_suffix(suffix)) {
-            let whole = labels.filtered(|label| !PART_LABELS.contains(&label));
-            self.births.entry((family.into(), whole)).or_default().series.push(id);
+        if let Some(key) = birth_key(&sample.name, &labels) {
+            self.births.entry(key).or_default().series.push(id);
         }
+        self.places.insert(id, self.ids.len());
         self.ids.push(id);
         self.points.push(Point { name: sample.name.as_ref().into(), labels, value: sample.value });
         true
@@ -202,20 +214,31 @@ impl Watched {
 
     /// The number now belongs to another series.
     fn leave(&mut self, id: SeriesId) {
-        if let Some(place) = self.ids.iter().position(|other| *other == id) {
-            self.ids.swap_remove(place);
-            self.points.swap_remove(place);
+        if let Some(key) = self.tellers.remove(&id) {
+            self.leave_birth(&key, id);
         }
-        self.births.retain(|_, birth| {
-            birth.series.retain(|other| *other != id);
-            birth.told_by = birth.told_by.filter(|other| *other != id);
-            birth.told_by.is_some() || !birth.series.is_empty()
-        });
+        let Some(place) = self.places.remove(&id) else { return };
+        self.ids.swap_remove(place);
+        let point = self.points.swap_remove(place);
+        if let Some(moved) = self.ids.get(place) {
+            self.places.insert(*moved, place);
+        }
+        if let Some(key) = birth_key(&point.name, &point.labels) {
+            self.leave_birth(&key, id);
+        }
+    }
+
+    fn leave_birth(&mut self, key: &BirthKey, id: SeriesId) {
+        let Some(birth) = self.births.get_mut(key) else { return };
+        birth.series.retain(|other| *other != id);
+        birth.told_by = birth.told_by.filter(|other| *other != id);
+        if birth.told_by.is_none() && birth.series.is_empty() {
+            self.births.remove(key);
+        }
     }
 
     fn point(&self, id: SeriesId) -> Option<&Point> {
-        let place = self.ids.iter().position(|other| *other == id)?;
-        self.points.get(place)
+        self.points.get(*self.places.get(&id)?)
     }
 
     /// The series whose `_created` moved.
@@ -240,6 +263,12 @@ impl Watched {
             point.value = value_of(values, *id);
         }
     }
+}
+
+/// What a watched series counts together with; `None` when it is no counter.
+fn birth_key(name: &str, labels: &Labels) -> Option<BirthKey> {
+    let family = COUNTING.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    Some((family.into(), labels.filtered(|label| !PART_LABELS.contains(&label))))
 }
 
 fn value_of(values: &[f64], id: SeriesId) -> f64 {
@@ -310,6 +339,34 @@ mod tests {
         let bodies: Vec<_> = scrapes.iter().map(String::as_str).collect();
         let (counted, first_pod) = gains(&bodies);
         assert_eq!((counted, first_pod), (80.0, Some(40.0)));
+    }
+
+    #[test]
+    fn a_number_that_is_given_away_again_belongs_to_its_new_series_alone() {
+        let mut intake = Intake::new(Duration::from_secs(10), ["c_total".to_owned()]);
+        for round in 0..8_u32 {
+            let series = |n: u32| {
+                let x = 100 * round + n;
+                format!("c_total{{x=\"{x}\"}} {x}\nc_created{{x=\"{x}\"}} 1\n")
+            };
+            // One series stays, so that the numbers of the others are not in order.
+            let body: String = (0..9).map(series).chain(["c_total 1\n".to_owned()]).collect();
+            let at = Mono::START + Duration::from_hours(3) * (round + 1);
+            intake.accept(body.as_bytes(), Format::Text, at).expect("small");
+        }
+        let Watched { numbers, ids, points, places, births, tellers, .. } = &intake.watched;
+        assert!(*numbers < 8 * 18, "{numbers} numbers for 8 times 18 series");
+        assert_eq!((ids.len(), points.len()), (places.len(), places.len()));
+        for (id, place) in places {
+            assert_eq!(ids[*place], *id);
+            let key = birth_key(&points[*place].name, &points[*place].labels).expect("a counter");
+            assert_eq!(births[&key].series, [*id]);
+        }
+        for (id, key) in tellers {
+            assert_eq!(births[key].told_by, Some(*id));
+        }
+        let newest = points.iter().filter(|point| !is_stale_marker(point.value));
+        assert_eq!(newest.count(), 10);
     }
 
     #[test]

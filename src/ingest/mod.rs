@@ -2,8 +2,8 @@
 //!
 //! Finds a source's instances, proves itself to them, reads their pages or the server's answers, says
 //! by adapters what those mean, and polls again and again. Alerts of an Alertmanager or a Prometheus
-//! come beside them. Publishes what it knows with source, age and quality, and what it does not know with the reason.
-//! Judges nothing: thresholds and causes are the business of `diagnosis`.
+//! come beside them. Publishes what it knows with source, age and quality, and what it does not know
+//! with the reason. Judges nothing: thresholds and causes are the business of `diagnosis`.
 
 mod access;
 mod adapter;

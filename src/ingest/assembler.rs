@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::signal::{Mono, Snapshot, Window};
+use crate::signal::{Mono, SeriesBook, Snapshot, Window};
 
 use super::adapter::{self, Adapter, Instance, Source};
 use super::exposition::{Format, Report, TooLarge};
@@ -184,7 +184,8 @@ impl Assembler {
     #[must_use]
     pub fn snapshots(&self, at: Mono) -> Vec<Snapshot> {
         let mut views: Vec<_> = self.sources.iter().filter_map(|one| View::of(one, at)).collect();
-        views.sort_by_key(|view| (view.entry.rules.adapter.role, Arc::clone(&view.entry.name)));
+        // Of several with one role, the first that was added is believed.
+        views.sort_by_key(|view| view.entry.rules.adapter.role);
         if views.is_empty() {
             return Vec::new();
         }
@@ -260,9 +261,15 @@ impl<'a> View<'a> {
         let ages = members().filter_map(|one| one.intake.book().newest());
         let mut age = ages.map(|newest| at.saturating_since(newest)).min()?;
         let mut answering = Vec::new();
+        // A page of something else answers too, and says nothing: it is no instance of this source
+        // unless all are such pages, which is then the reason for what is unknown.
+        let adapter = &entry.rules.adapter;
+        let is_its_page = |book: &SeriesBook| adapter.metrics().any(|metric| book.has(&metric));
+        let any_is = members().any(|one| is_its_page(one.intake.book()));
         for book in members().map(|one| one.intake.book()) {
             let own = book.newest().map(|newest| at.saturating_since(newest));
-            if let Some(own) = own.filter(|own| *own <= entry.rules.stale_after) {
+            let own = own.filter(|own| *own <= entry.rules.stale_after);
+            if let Some(own) = own.filter(|_| !any_is || is_its_page(book)) {
                 answering.push(Instance::new(book));
                 age = age.max(own);
             }

@@ -117,7 +117,28 @@ impl<'a> Evaluation<'a> {
         if selected.is_empty() && !is_known {
             return Err(Unknown::missing(&selector.metric));
         }
+        if selected.is_empty()
+            && let Some(label) = self.unheard_of(selector)
+        {
+            return Err(Unknown::Missing(format!(
+                "no series of {} has a label {label}",
+                selector.metric
+            )));
+        }
         Ok(selected)
+    }
+
+    /// A label that the selector demands and no series of its metric carries: then none that matches
+    /// is no count of nothing, for the exporter writes something else.
+    fn unheard_of(&self, selector: &'a Selector) -> Option<&'a str> {
+        let series = || {
+            let windows = self.windows().into_iter().flatten();
+            windows.flat_map(|(book, window)| book.increases(&selector.metric, window))
+        };
+        series().next()?;
+        let demanded = selector.matchers.iter().filter(|matcher| !matcher.accepts(""));
+        let mut labels = demanded.map(|matcher| &*matcher.label);
+        labels.find(|label| !series().any(|(labels, _)| labels.get(label).is_some()))
     }
 
     /// What the selected series gained in `span`; a lower bound while they were not seen for that long.

@@ -79,6 +79,13 @@ fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, said: Said) {
     if snapshot.signals.contains_key(signal) {
         return;
     }
+    let said = said.and_then(|found| match found.value.as_number() {
+        // A difference of counts that belong to different things; no rate of events is below zero.
+        Some(number) if number < 0.0 && signal.ends_with("_rps") => {
+            Err(Unknown::Nothing(format!("comes out below zero, at {number:.1}")))
+        }
+        _ => Ok(found),
+    });
     match said {
         Ok(found) => {
             snapshot.absent.remove(signal);

@@ -8,7 +8,7 @@ use crate::ingest::transport::TransportError;
 
 /// Why there is no answer. None of these is retried here: the source is asked again at its next turn.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{source_name}: {kind}")]
+#[error("{source_name}: Prometheus: {kind}")]
 pub struct PrometheusError {
     /// The source.
     pub source_name: String,

@@ -25,6 +25,9 @@ const TAG: &str = "weir_text";
 const DOWN_MAX: usize = 8;
 /// How much longer than the window restarts are looked for: two scrapes at least.
 const RESTART_REACH: f64 = 1.5;
+/// A sample may be older than asked for by this part of the window: more than one scrape, less than
+/// two.
+const SAMPLE_SLACK: f64 = 3.0;
 /// What is looked back over to guess the scrape interval, in seconds.
 const GUESS_S: u32 = 300;
 
@@ -98,13 +101,12 @@ impl Questions {
     /// About the source: what is there, what answers, what restarted.
     pub(super) fn about_source(writer: Writer<'_>) -> Self {
         let up = writer.metric("up");
-        let window = duration(writer.window);
         let mut texts = vec![
             (Place::Now, "vector(time())".to_owned()),
             (Place::Up, format!("sum({up})")),
             (Place::All, format!("count({up})")),
             (Place::Down, format!("topk({DOWN_MAX}, {up} == 0)")),
-            (Place::Joined, format!("count({up} == 1 unless {up} offset {window} == 1)")),
+            (Place::Joined, format!("count({up} == 1 unless {})", seen_twice(writer, &up))),
             (Place::Jobs, format!("count by (job) ({up})")),
             (Place::Scrapes, format!("max({})", writer.over_window("count_over_time", &up))),
             (Place::Guess, format!("max(count_over_time({up}[{GUESS_S}s]))")),
@@ -186,6 +188,19 @@ impl Questions {
             }
         }
     }
+}
+
+/// The targets that answered both now and where the window begins: a server that stood still answers
+/// with samples from before, and no difference of those is one over the window.
+fn seen_twice(writer: Writer<'_>, up: &str) -> String {
+    let window = duration(writer.window);
+    let window_s = writer.window.as_secs_f64();
+    let slack_s = window_s / SAMPLE_SLACK;
+    let oldest_s = window_s + slack_s;
+    format!(
+        "({up} offset {window} == 1 and timestamp({up} offset {window}) > time() - {oldest_s:.3} \
+         and timestamp({up}) > time() - {slack_s:.3})"
+    )
 }
 
 /// The metrics of which increases are asked for.

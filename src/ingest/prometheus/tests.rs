@@ -80,6 +80,9 @@ const NEWBORN: &str =
     "(lazy_total unless lazy_total offset 10s) and on (job, instance) (up offset 10s == 1)";
 const NEWBORN_BEGAN: &str = "(min_over_time(lazy_total[10s]) unless lazy_total offset 10s) and \
                              on (job, instance) (up offset 10s == 1)";
+const JOINED: &str = "count(up == 1 unless (up offset 10s == 1 and \
+                      timestamp(up offset 10s) > time() - 13.333 and \
+                      timestamp(up) > time() - 3.333))";
 const RESTARTED: &str = "count(resets(lazy_total[15s]) > 0)";
 
 struct Case<'a> {
@@ -236,10 +239,7 @@ fn doubts_are_kept_and_shown() {
             "estimated: a restart",
         ),
         (
-            Case {
-                changes: &[("count(up == 1 unless up offset 10s == 1)", "", 1.0)],
-                ..Case::HEALTHY
-            },
+            Case { changes: &[(JOINED, "", 1.0)], ..Case::HEALTHY },
             44.44,
             Quality::Inferred,
             "estimated: a restart",

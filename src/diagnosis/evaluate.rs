@@ -190,6 +190,7 @@ fn compare(
     clear: Option<f64>,
     readings: &dyn Readings,
 ) -> Look {
+    let mut bound_is_floor = false;
     let threshold = match bound {
         Bound::Fixed(number) => Ok(*number),
         Bound::Scaled { operand, times } => {
@@ -198,7 +199,10 @@ fn compare(
                 Window::Fast => left.window,
                 span @ Window::Span(_) => span,
             };
-            read(&Operand { window, ..operand.clone() }, readings).map(|read| read.value * times)
+            read(&Operand { window, ..operand.clone() }, readings).map(|read| {
+                bound_is_floor = read.quality == Quality::LowerBound;
+                read.value * times
+            })
         }
     };
     match (read(left, readings), threshold) {
@@ -206,6 +210,12 @@ fn compare(
         (Ok(read), Ok(bound))
             if read.quality == Quality::LowerBound
                 && op.holds(read.value, bound) == (op == Op::Below) =>
+        {
+            unknown(Gap::LowerBound, Some(read), Some(bound))
+        }
+        // The same the other way round: the bound may lie higher, so nothing is proven to be above it.
+        (Ok(read), Ok(bound))
+            if bound_is_floor && op.holds(read.value, bound) == (op != Op::Below) =>
         {
             unknown(Gap::LowerBound, Some(read), Some(bound))
         }

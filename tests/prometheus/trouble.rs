@@ -65,37 +65,37 @@ fn envoy_at(address: SocketAddr) -> PrometheusSource {
 async fn every_refusal_is_named_with_a_remedy() {
     const EXECUTION: &str = r#"{"status":"error","errorType":"execution","error":"many-to-many"}"#;
     for (status, body, expected) in [
-        ("401 Unauthorized", "", "gateway: answers 401: check the key, user or tenant header"),
-        ("403 Forbidden", "no", "gateway: answers 403: no: check the key"),
-        ("404 Not Found", "404 page not found", "gateway: has no query API at http://127.0.0.1"),
+        ("401 Unauthorized", "", "gateway: Prometheus: answers 401: check the key, user or tenant header"),
+        ("403 Forbidden", "no", "gateway: Prometheus: answers 403: no: check the key"),
+        ("404 Not Found", "404 page not found", "gateway: Prometheus: has no query API at http://127.0.0.1"),
         (
             "400 Bad Request",
             r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#,
-            "gateway: refuses the query (parse error): check the adapter's expressions",
+            "gateway: Prometheus: refuses the query (parse error): check the adapter's expressions",
         ),
-        ("422 Unprocessable Entity", EXECUTION, "gateway: cannot execute the query (many-to-many)"),
+        ("422 Unprocessable Entity", EXECUTION, "gateway: Prometheus: cannot execute the query (many-to-many)"),
         (
             "422 Unprocessable Entity",
             r#"{"status":"error","errorType":"422","error":"cannot sum"}"#,
-            "gateway: cannot execute the query (cannot sum)",
+            "gateway: Prometheus: cannot execute the query (cannot sum)",
         ),
         (
             "503 Service Unavailable",
             r#"{"status":"error","errorType":"timeout","error":"query timed out"}"#,
-            "gateway: cannot answer now (503: query timed out)",
+            "gateway: Prometheus: cannot answer now (503: query timed out)",
         ),
-        ("503 Service Unavailable", "Service Unavailable", "gateway: cannot answer now (503: Serv"),
-        ("429 Too Many Requests", "slow down", "gateway: asks for fewer queries (429: slow down)"),
-        ("200 OK", "<html>log in</html>", "gateway: answers something that is not its API's JSON"),
+        ("503 Service Unavailable", "Service Unavailable", "gateway: Prometheus: cannot answer now (503: Serv"),
+        ("429 Too Many Requests", "slow down", "gateway: Prometheus: asks for fewer queries (429: slow down)"),
+        ("200 OK", "<html>log in</html>", "gateway: Prometheus: answers something that is not its API's JSON"),
         (
             "200 OK",
             r#"{"status":"success"}"#,
-            "gateway: answers something that is not its API's JS",
+            "gateway: Prometheus: answers something that is not its API's JS",
         ),
         (
             "200 OK",
             r#"{"status":"success","data":{"resultType":"streams","result":[]}}"#,
-            "gateway: answers something that is not its API's JSON (unknown variant `streams`",
+            "gateway: Prometheus: answers something that is not its API's JSON (unknown variant `streams`",
         ),
     ] {
         let (address, _) = server(move |_, stream| reply(stream, status, body));
@@ -112,7 +112,7 @@ async fn a_server_that_hangs_costs_the_limit_and_no_more() {
     });
     let begun = Instant::now();
     let error = envoy_at(address).poll().await.expect_err("no answer").to_string();
-    assert!(error.starts_with("gateway: no whole answer within 400 ms"), "{error}");
+    assert!(error.starts_with("gateway: Prometheus: no whole answer within 400 ms"), "{error}");
     assert!(begun.elapsed() < LIMIT * 3, "{:?}", begun.elapsed());
     assert_eq!(seen.try_iter().count(), 1, "nothing is retried");
 }
@@ -142,5 +142,5 @@ async fn a_prometheus_that_dies_is_named() {
     source.poll().await.unwrap_or_else(|error| panic!("{error}"));
     prometheus.kill();
     let error = source.poll().await.expect_err("it is dead").to_string();
-    assert!(error.starts_with("gateway: nothing answers"), "{error}");
+    assert!(error.starts_with("gateway: Prometheus: nothing answers"), "{error}");
 }

@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::signal::Value;
+use crate::signal::{Quality, Value};
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
@@ -21,10 +21,17 @@ pub use queue::queue;
 pub use quota::quota;
 pub use work::work;
 
-/// A number of a signal in its unit, or `?`, or `?` with the age of what was known.
+/// What stands before a number that is a lower bound.
+const AT_LEAST: &str = ">=";
+
+/// A number of a signal in its unit, or `?`, or `?` with the age of what was known. A lower bound is
+/// marked as one, because a reader takes a bare number for the truth.
 fn text(model: &Model, path: &str, format: fn(f64) -> String) -> (String, Role) {
     match model.signal(path) {
-        Shown::Known { value: Value::Number(number), .. } => (format(*number), Role::Plain),
+        Shown::Known { value: Value::Number(number), reading, .. } => {
+            let mark = if reading.quality == Quality::LowerBound { AT_LEAST } else { "" };
+            (format!("{mark}{}", format(*number)), Role::Plain)
+        }
         Shown::Known { .. } | Shown::Unknown { .. } => ("?".to_owned(), Role::Unknown),
         Shown::Stale { age_s } => (format!("? {}", span(age_s)), Role::Stale),
     }

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{shown, text, title};
-use crate::signal::Value;
+use super::{AT_LEAST, shown, text, title};
+use crate::signal::{Quality, Value};
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
@@ -25,9 +25,17 @@ pub fn amplification_role(model: &Model) -> Role {
         Role::Crit
     } else if value > AMPLIFIES_ABOVE {
         Role::Warn
+    } else if is_lower_bound(model) {
+        // That few were seen does not say that there were no more.
+        Role::Unknown
     } else {
         Role::Ok
     }
+}
+
+fn is_lower_bound(model: &Model) -> bool {
+    let shown = model.signal("amplification");
+    matches!(shown, Shown::Known { reading, .. } if reading.quality == Quality::LowerBound)
 }
 
 /// Attempts per original, and the layer where the multiplication begins.
@@ -40,7 +48,7 @@ pub fn attempts(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) 
     if large {
         let width = inner.width.min(34);
         // The number alone: `1.00x` would be wider than its place.
-        let digits = value.split(['x', ' ']).next().unwrap_or("?");
+        let digits = value.trim_start_matches(AT_LEAST).split(['x', ' ']).next().unwrap_or("?");
         lines(big(digits, role, look), Rect { width, height: BIG_ROWS, ..inner }, buf);
         let side = Rect { x: inner.x + width, width: inner.width - width, ..inner };
         let mut beside = vec![status_line(model, role, look)];
@@ -72,8 +80,10 @@ pub fn attempts(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) 
 fn status_line(model: &Model, role: Role, look: &Appearance) -> Line<'static> {
     let word = match role {
         Role::Crit => "MULTIPLIES",
+        Role::Warn if is_lower_bound(model) => "raised, or more",
         Role::Warn => "raised",
         Role::Ok => "one each",
+        _ if is_lower_bound(model) => "this or more",
         _ => "unknown",
     };
     let allowed = text(model, "max_attempts_configured", count).0;

@@ -20,7 +20,11 @@ const TREND_CELLS_MIN: usize = 8;
 pub fn work(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(title("work", look), area, look, buf);
     let width = usize::from(inner.width);
-    let served = format!("{} of originals", text(model, "served_share", percent).0);
+    // Where a gateway does not tell originals, the share is of its requests.
+    let knows = |signal| model.number(signal).is_some();
+    let of_requests = knows("served_share") && !knows("originals_rps");
+    let of = if of_requests { "requests" } else { "originals" };
+    let served = format!("{} of {of}", text(model, "served_share", percent).0);
     let by = text(model, "client_multiplication", |value| format!("{value:.1}")).0;
     let clients = (format!("x{by} by clients"), clients_role(model));
     let sheds = model.number("shed_rps").is_some_and(|value| value > 0.05);

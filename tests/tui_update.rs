@@ -329,6 +329,22 @@ fn old_numbers_become_unknown() {
 }
 
 #[test]
+fn numbers_count_as_long_as_their_source_lets_them() {
+    for (age_s, is_known) in [(15.0, true), (60.0, true), (301.0, false)] {
+        let mut round = support::round(NOW, None);
+        let mut old = (*round.observation).clone();
+        for snapshot in &mut old.scopes {
+            let snapshot = Arc::make_mut(snapshot);
+            snapshot.signals.values_mut().for_each(|reading| reading.age_s = age_s);
+        }
+        round.observation = Arc::new(old);
+        let mut model = watched(NOW - 1, None);
+        update(&mut model, Msg::Updated(Arc::new(round)), at(NOW));
+        assert_eq!(model.number("amplification").is_some(), is_known, "{age_s} s old");
+    }
+}
+
+#[test]
 fn answers_of_the_walk_are_kept_and_marked() {
     let mut model = watched(NOW, None);
     letter(&mut model, 'd');

@@ -16,8 +16,11 @@ use super::predicate::Window;
 const KEPT: Duration = Duration::from_mins(62);
 /// Most readings per signal, whatever the polling rate.
 const MAX_READINGS: usize = 4_000;
-/// A reading older than this is stale.
-pub const STALE_AFTER_S: f64 = 30.0;
+/// A reading older than this is stale whatever a snapshot holds. How long a number counts is known
+/// where it was read: adapters bound the age of what they carry on, and the assembler leaves out a
+/// source that was quiet for three of its intervals, which may be a minute each. A narrower limit
+/// here would call good numbers stale.
+pub const STALE_AFTER_S: f64 = 300.0;
 const QUARTER: Duration = Duration::from_mins(15);
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -372,6 +375,22 @@ mod tests {
         let hour = ring.number_ago("queue_depth", Window::Fast, HOUR);
         assert_eq!(hour.expect_err("too young"), Gap::NoBaseline(None));
         assert_eq!(ring.series("queue_depth").count(), 121);
+    }
+
+    #[test]
+    fn what_a_snapshot_holds_counts_at_every_interval_that_can_be_set() {
+        for (age_s, expected) in [(15.0, Ok(1.0)), (60.0, Ok(1.0)), (301.0, Err(Gap::Stale))] {
+            let mut snapshot = Snapshot::new("scope", 10.0);
+            snapshot.set("queue_depth", Value::Number(1.0), &Arc::from("test"));
+            snapshot.signals.get_mut("queue_depth").expect("set").age_s = age_s;
+            let done = Arc::new(complete(&snapshot));
+            let mut ring = Ring::new(BTreeSet::from(["queue_depth".to_owned()]));
+            ring.push(Arc::clone(&done), at(0.0));
+            for readings in [&ring as &dyn Readings, &Single(&done)] {
+                let read = readings.number("queue_depth", Window::Fast).map(|read| read.value);
+                assert_eq!(read, expected, "{age_s} s old");
+            }
+        }
     }
 
     #[test]

@@ -129,6 +129,7 @@ mod tests {
             url: String::new(),
             via: None,
             last_good: None,
+            stale_after_s: 3.0,
             error: error.map(str::to_owned),
             degraded: Vec::new(),
             warnings: Vec::new(),

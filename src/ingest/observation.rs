@@ -17,6 +17,9 @@ pub struct SourceStatus {
     pub via: Option<String>,
     /// When it last answered with a usable body; `None` before the first time.
     pub last_good: Option<Mono>,
+    /// How old its numbers may be before they count no more, in seconds: by how often it is asked,
+    /// or, of a Prometheus, how often that scrapes.
+    pub stale_after_s: f64,
     /// The current error, in words that name the source; `None` when the last scrape was good.
     pub error: Option<String>,
     /// The last scrape was read in part: good lines were kept, these were bad (line, reason).

@@ -58,6 +58,7 @@ pub fn source(name: &str, second: u64) -> SourceStatus {
         url: format!("http://127.0.0.1:9000/{name}/metrics"),
         via: None,
         last_good: Some(at(second)),
+        stale_after_s: 10.0,
         error: None,
         degraded: Vec::new(),
         warnings: Vec::new(),

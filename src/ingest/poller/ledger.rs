@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::Utc;
 
@@ -31,6 +32,8 @@ pub(super) struct Ledger {
 struct Kept {
     id: SourceId,
     status: SourceStatus,
+    /// How long its numbers count by how often it is asked.
+    stale_after: Duration,
     /// Why its instances are not known.
     undiscovered: Option<String>,
     instances: BTreeMap<String, Member>,
@@ -51,7 +54,9 @@ impl Ledger {
     pub(super) fn new(config: &PollConfig) -> Self {
         let mut assembler = Assembler::new();
         let sources = config.sources.iter().map(|source| {
-            let id = assembler.add(&source.name, rules(source));
+            let rules = rules(source);
+            let stale_after = rules.stale_after;
+            let id = assembler.add(&source.name, rules);
             Kept {
                 id,
                 status: SourceStatus {
@@ -59,6 +64,7 @@ impl Ledger {
                     url: source.url.clone(),
                     via: via(source),
                     last_good: None,
+                    stale_after_s: stale_after.as_secs_f64(),
                     error: None,
                     degraded: Vec::new(),
                     warnings: Vec::new(),
@@ -68,6 +74,7 @@ impl Ledger {
                     polls: 0,
                     failures: 0,
                 },
+                stale_after,
                 undiscovered: None,
                 instances: BTreeMap::new(),
             }
@@ -174,6 +181,8 @@ impl Kept {
         match outcome {
             Ok(answers) => {
                 status.last_good = Some(at);
+                let stale_after = self.stale_after.max(answers.fresh_for());
+                status.stale_after_s = stale_after.as_secs_f64();
                 status.error = None;
                 status.warnings = answers.warnings().to_vec();
                 status.instances = answers.instances().unwrap_or((1, 1));

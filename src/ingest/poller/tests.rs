@@ -59,6 +59,20 @@ async fn one_observation_per_interval_with_rates_from_the_second_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_source_says_how_long_its_numbers_count() {
+    for (interval_s, expected_s) in [(15, 45.0), (60, 180.0)] {
+        let mut config = config(&["gateway"]);
+        config.sources[0].interval = Duration::from_secs(interval_s);
+        let (sender, mut receiver) = watch::channel(None);
+        let fetch = move |_| async move { Ok(gateway(1.0)) };
+        let _poller = Poller::spawn_with(config, fetch, sender);
+        let seen = observe(&mut receiver).await;
+        let stale_after_s = seen.sources[0].stale_after_s;
+        assert!((stale_after_s - expected_s).abs() < 1e-9, "{interval_s}: {stale_after_s}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_that_fails_is_named_grows_old_and_comes_back() {
     let config = config(&["gateway", "provider"]);
     let origin = config.origin;

@@ -6,7 +6,7 @@
 use crate::diagnosis::Verdict;
 use crate::ingest::SourceStatus;
 use crate::tui::app::sources::is_down;
-use crate::tui::app::{Model, STALE_AFTER_S, State};
+use crate::tui::app::{Model, State, UNOBSERVED_AFTER_S};
 
 /// The first line, without its wording.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Model {
             let why = if is_empty { "no scope has data" } else { "no diagnosis yet" };
             return Headline::Undiagnosed(why);
         };
-        if age_s > STALE_AFTER_S {
+        if age_s > UNOBSERVED_AFTER_S {
             return Headline::NoData { age_s, was: verdict };
         }
         if State::of(verdict) != State::Ok {

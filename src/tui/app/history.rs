@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::diagnosis::STALE_AFTER_S;
 use crate::signal::promql::Sample;
 use crate::signal::{Column, Mono, Snapshot, Value, columns};
 
@@ -36,8 +37,8 @@ pub const fn slot(at: Mono) -> u64 {
 }
 
 impl History {
-    /// Adds the numbers of a snapshot at `at`. Readings older than `stale_after_s` are left out.
-    pub fn push(&mut self, snapshot: &Snapshot, stale_after_s: f64, at: Mono) {
+    /// Adds the numbers of a snapshot at `at`. Those that are stale are left out.
+    pub fn push(&mut self, snapshot: &Snapshot, at: Mono) {
         let now = slot(at);
         let steps = match self.newest {
             None => {
@@ -47,7 +48,7 @@ impl History {
             Some(newest) => now.saturating_sub(newest),
         };
         self.newest = Some(self.newest.unwrap_or(now).max(now));
-        let numbers = numbers(snapshot, stale_after_s);
+        let numbers = numbers(snapshot);
         for name in numbers.keys() {
             if !self.series.contains_key(name) && self.series.len() < SERIES_MAX {
                 self.series.insert(name.clone(), VecDeque::new());
@@ -73,7 +74,7 @@ impl History {
     /// Takes in snapshots from before the first sample, oldest first. Each stands for the seconds of
     /// one step, the smallest distance between two of them; what lies between farther ones is a gap.
     /// What was sampled here is not replaced.
-    pub fn fill(&mut self, samples: &[(Mono, Arc<Snapshot>)], stale_after_s: f64) {
+    pub fn fill(&mut self, samples: &[(Mono, Arc<Snapshot>)]) {
         let slots = || samples.iter().map(|(at, _)| slot(*at));
         let apart =
             slots().skip(1).zip(slots()).map(|(later, earlier)| later.saturating_sub(earlier));
@@ -88,7 +89,7 @@ impl History {
         let mut past: BTreeMap<String, BTreeMap<u64, f32>> = BTreeMap::new();
         for (at, snapshot) in samples {
             let end = slot(*at);
-            for (name, number) in numbers(snapshot, stale_after_s) {
+            for (name, number) in numbers(snapshot) {
                 let seconds = past.entry(name).or_default();
                 let stands = (end + 1).saturating_sub(step)..=end;
                 let before = stands.filter(|second| (first..live_from).contains(second));
@@ -176,10 +177,10 @@ fn append(samples: &mut VecDeque<Option<f32>>, sample: Option<f32>, steps: u64) 
 
 /// The numbers of a snapshot, those one level inside a map by dotted name, and the breaker as
 /// 0 closed, 1 half-open, 2 open.
-fn numbers(snapshot: &Snapshot, stale_after_s: f64) -> BTreeMap<String, f32> {
+fn numbers(snapshot: &Snapshot) -> BTreeMap<String, f32> {
     let mut found = BTreeMap::new();
     for (name, reading) in &snapshot.signals {
-        if reading.age_s > stale_after_s {
+        if reading.age_s > STALE_AFTER_S {
             continue;
         }
         match &reading.value {
@@ -233,7 +234,7 @@ mod tests {
             if let Some(value) = value {
                 snapshot.set("x", Value::Number(*value), &Arc::from("gateway"));
             }
-            history.push(&snapshot, 10.0, Mono::from_secs_f64(*at));
+            history.push(&snapshot, Mono::from_secs_f64(*at));
         }
         history
     }
@@ -273,7 +274,7 @@ mod tests {
         let mut snapshot = Snapshot::new("s", 10.0);
         snapshot.set("x", Value::Number(1.0), &Arc::from("gateway"));
         for second in 0..4_000_u32 {
-            history.push(&snapshot, 10.0, Mono::from_secs_f64(f64::from(second)));
+            history.push(&snapshot, Mono::from_secs_f64(f64::from(second)));
         }
         assert_eq!(history.len_s(), SLOTS_MAX as u64);
         assert_eq!(history.at("x", 3_999 - 3_599), Some(1.0));
@@ -292,10 +293,22 @@ mod tests {
     fn old_readings_are_gaps() {
         let mut snapshot = Snapshot::new("s", 10.0);
         snapshot.set("x", Value::Number(1.0), &Arc::from("gateway"));
-        snapshot.signals.get_mut("x").unwrap().age_s = 11.0;
+        snapshot.signals.get_mut("x").unwrap().age_s = STALE_AFTER_S + 1.0;
         let mut history = History::default();
-        history.push(&snapshot, 10.0, Mono::START);
+        history.push(&snapshot, Mono::START);
         assert_eq!(most(&history, 1, 1, 0), [None]);
+    }
+
+    #[test]
+    fn a_number_that_is_told_every_minute_is_no_gap() {
+        let mut history = History::default();
+        for second in 0..120_u32 {
+            let mut snapshot = Snapshot::new("s", 10.0);
+            snapshot.set("x", Value::Number(1.0), &Arc::from("prometheus"));
+            snapshot.signals.get_mut("x").unwrap().age_s = f64::from(second % 60);
+            history.push(&snapshot, Mono::from_secs_f64(f64::from(second)));
+        }
+        assert!((0..120).all(|second| history.at("x", second) == Some(1.0)));
     }
 
     fn past(samples: &[(f64, f64)]) -> Vec<(Mono, Arc<Snapshot>)> {
@@ -310,7 +323,7 @@ mod tests {
     #[test]
     fn the_past_lies_before_what_was_sampled_and_its_gaps_stay_gaps() {
         let mut history = history(&[(20.0, Some(7.0)), (21.0, Some(8.0))]);
-        history.fill(&past(&[(2.0, 1.0), (5.0, 2.0), (14.0, 3.0), (20.0, 99.0)]), 10.0);
+        history.fill(&past(&[(2.0, 1.0), (5.0, 2.0), (14.0, 3.0), (20.0, 99.0)]));
         let seconds: Vec<_> = (0..22).map(|second| history.at("x", second)).collect();
         let (one, two, three) = (Some(1.0), Some(2.0), Some(3.0));
         assert_eq!(seconds[..9], [None, None, one, two, two, two, None, None, None]);
@@ -318,23 +331,23 @@ mod tests {
         // 20 was sampled here; the server's word on 18 and 19 stands.
         assert_eq!(seconds[15..], [None, None, None, Some(99.0), Some(99.0), Some(7.0), Some(8.0)]);
         assert_eq!(history.len_s(), 20);
-        history.push(&past(&[(0.0, 9.0)])[0].1, 10.0, Mono::from_secs_f64(22.0));
+        history.push(&past(&[(0.0, 9.0)])[0].1, Mono::from_secs_f64(22.0));
         assert_eq!((history.at("x", 22), history.at("x", 14)), (Some(9.0), three));
     }
 
     #[test]
     fn the_past_may_come_first_and_is_bounded() {
         let mut early = History::default();
-        early.fill(&past(&[(10.0, 1.0), (20.0, 2.0)]), 10.0);
+        early.fill(&past(&[(10.0, 1.0), (20.0, 2.0)]));
         assert_eq!(
             (early.at("x", 20), early.at("x", 11), early.newest()),
             (Some(2.0), Some(2.0), Some(20))
         );
         let mut history = history(&[(9_000.0, Some(7.0))]);
-        history.fill(&past(&[(0.0, 1.0), (1.0, 1.0), (8_999.0, 2.0)]), 10.0);
+        history.fill(&past(&[(0.0, 1.0), (1.0, 1.0), (8_999.0, 2.0)]));
         assert_eq!((history.at("x", 8_999), history.at("x", 1)), (Some(2.0), None));
         assert_eq!(history.len_s(), SLOTS_MAX as u64);
-        history.fill(&past(&[(9_001.0, 1.0)]), 10.0);
+        history.fill(&past(&[(9_001.0, 1.0)]));
         assert_eq!(history.at("x", 9_001), None);
     }
 
@@ -345,7 +358,7 @@ mod tests {
             snapshot.set(&format!("x{index}"), Value::Number(1.0), &Arc::from("gateway"));
         }
         let mut history = History::default();
-        history.push(&snapshot, 10.0, Mono::START);
+        history.push(&snapshot, Mono::START);
         assert_eq!(history.series.len(), SERIES_MAX);
     }
 }

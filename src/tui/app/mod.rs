@@ -22,7 +22,7 @@ use chrono::{DateTime, FixedOffset, Utc};
 use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
-use crate::diagnosis::{Standing, Verdict};
+use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict};
 use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
@@ -34,8 +34,10 @@ use crate::tui::theme::Role;
 
 pub use update::update;
 
-/// A reading older than this is shown as unknown, with its age: ten times the polling interval.
-pub const STALE_AFTER_S: f64 = 10.0;
+/// When nothing was observed for so long, no number is shown: ten times the time from one
+/// observation to the next, however seldom a source is asked. How long the number of a source
+/// counts is its own: see [`SourceStatus::stale_after_s`](crate::ingest::SourceStatus::stale_after_s).
+pub const UNOBSERVED_AFTER_S: f64 = 10.0;
 /// Quota scopes followed.
 pub const SCOPES_MAX: usize = 64;
 
@@ -321,8 +323,9 @@ impl Model {
         if sources::hollow(snapshot) == Some(&*reading.source) && is_zero(&reading.value) {
             return Shown::Unknown { why: "no weir metrics" };
         }
-        let age_s = reading.age_s + self.observation_age_s().unwrap_or(0.0);
-        if age_s > STALE_AFTER_S {
+        let unobserved_s = self.observation_age_s().unwrap_or(0.0);
+        let age_s = reading.age_s + unobserved_s;
+        if unobserved_s > UNOBSERVED_AFTER_S || reading.age_s > STALE_AFTER_S {
             return Shown::Stale { age_s };
         }
         match snapshot.value(path) {

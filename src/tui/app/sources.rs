@@ -115,6 +115,7 @@ mod tests {
             url: url.to_owned(),
             via: None,
             last_good: None,
+            stale_after_s: 3.0,
             error: Some(error.to_owned()),
             degraded: Vec::new(),
             warnings: Vec::new(),

@@ -13,7 +13,7 @@ use crate::flag::{Change, FlagTable, Outcome, Plan, Progress, Revision, Unsettle
 use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
-use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, STALE_AFTER_S, Toast, history};
+use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, Toast, history};
 use crate::tui::session::{Entry, Update};
 use crate::tui::theme::Role;
 
@@ -95,7 +95,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     for snapshot in &observation.scopes {
         if model.history.len() < SCOPES_MAX || model.history.contains_key(&snapshot.scope) {
             let trends = model.history.entry(snapshot.scope.clone()).or_default();
-            trends.push(snapshot, STALE_AFTER_S, observation.at);
+            trends.push(snapshot, observation.at);
         }
     }
     take_backfill(model, &update);
@@ -126,7 +126,7 @@ fn take_backfill(model: &mut Model, update: &Update) {
     let Some(backfill) = update.backfill.as_ref().filter(|_| !model.is_backfilled) else { return };
     for (scope, samples) in &backfill.scopes {
         if model.history.len() < SCOPES_MAX || model.history.contains_key(scope) {
-            model.history.entry(scope.clone()).or_default().fill(samples, STALE_AFTER_S);
+            model.history.entry(scope.clone()).or_default().fill(samples);
         }
     }
     model.is_backfilled = true;

@@ -9,7 +9,7 @@ use crate::ingest::SourceStatus;
 use crate::tui::app::action::{Action, Entry, available};
 use crate::tui::app::headline::Headline;
 use crate::tui::app::mode::Context;
-use crate::tui::app::{Model, STALE_AFTER_S, State};
+use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, clocks, span};
 use crate::tui::view::widgets::{lines, right};
@@ -177,12 +177,13 @@ fn instances(source: &SourceStatus, look: &Appearance) -> Option<Span<'static>> 
 
 fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
     let age = source.last_good.map(|at| model.shown_now().saturating_since(at).as_secs_f64());
+    let is_stale = |age: f64| age > source.stale_after_s;
     match (age, &source.error) {
         (None, None) => (Role::Unknown, "connecting".to_owned()),
         (None, Some(_)) => (Role::Crit, "DOWN".to_owned()),
-        (Some(age), Some(_)) if age > STALE_AFTER_S => (Role::Crit, format!("STALE {}", span(age))),
+        (Some(age), Some(_)) if is_stale(age) => (Role::Crit, format!("STALE {}", span(age))),
         (Some(age), Some(_)) => (Role::Warn, format!("ERROR {}", span(age))),
-        (Some(age), None) if age > STALE_AFTER_S => (Role::Stale, format!("STALE {}", span(age))),
+        (Some(age), None) if is_stale(age) => (Role::Stale, format!("STALE {}", span(age))),
         (Some(_), None) if model.is_foreign(source) => (Role::Warn, "no weir metrics".to_owned()),
         (Some(age), None) => (Role::Dim, span(age)),
     }

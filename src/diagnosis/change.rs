@@ -2,17 +2,19 @@
 //!
 //! A change is an event, and it voids baselines: what is compared with an hour ago is compared with
 //! another quota, model or prompt. Which signals a change touches is the table [`touches`]. Takes
-//! only what is read fresh and exact, and a new value only once it was seen twice in a row, so that
+//! only what is read fresh and exact, and a new value only once two readings in a row gave it, so that
 //! noise, a lost source, or our own configured limit standing in for the provider's is no change.
+
+mod settled;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::signal::{Mono, Quality, Reading, Snapshot, Value};
+use crate::signal::{Mono, Snapshot, Value};
 
-use super::history::STALE_AFTER_S;
+use self::settled::{Settled, Taken, exact, fresh, number};
 
 /// Changes of one scope that are remembered; the oldest go first.
 pub const CHANGES_MAX: usize = 64;
@@ -223,36 +225,6 @@ const fn touches(what: What) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// A value and the other one that was seen since, once.
-#[derive(Clone, Debug)]
-struct Settled<T> {
-    value: T,
-    candidate: Option<(T, Mono)>,
-}
-
-impl<T: Clone + PartialEq> Settled<T> {
-    const fn new(value: T) -> Self {
-        Self { value, candidate: None }
-    }
-
-    /// What it was and since when it is another, once another has come twice in a row.
-    fn step(&mut self, seen: T, at: Mono) -> Option<(T, Mono)> {
-        if seen == self.value {
-            self.candidate = None;
-            return None;
-        }
-        match self.candidate.take() {
-            Some((candidate, since)) if candidate == seen => {
-                Some((std::mem::replace(&mut self.value, seen), since))
-            }
-            _ => {
-                self.candidate = Some((seen, at));
-                None
-            }
-        }
-    }
-}
-
 /// Watches one scope for changes. Call [`Self::step`] with every snapshot, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeWatch {
@@ -307,11 +279,11 @@ impl ChangeWatch {
         let mut moved = Vec::new();
         let mut read = 0_usize;
         for name in LIMITS.iter().copied().filter(|name| *name != "day_limit" || !by_kind) {
-            let Some(limit) = exact(snapshot, name) else { continue };
+            let Some((limit, taken)) = exact(snapshot, name, at) else { continue };
             read += 1;
             let bits = limit.to_bits();
             let settled = self.limits.entry(name).or_insert(Settled::new(bits));
-            if let Some((was, since)) = settled.step(bits, at) {
+            if let Some((was, since)) = settled.step(bits, taken, at) {
                 moved.push((name, f64::from_bits(was), limit, since));
             }
         }
@@ -330,9 +302,9 @@ impl ChangeWatch {
     }
 
     fn replicas(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {
-        let count = exact(snapshot, "replicas")?;
+        let (count, taken) = exact(snapshot, "replicas", at)?;
         let settled = self.replicas.get_or_insert(Settled::new(count.to_bits()));
-        let (was, since) = settled.step(count.to_bits(), at)?;
+        let (was, since) = settled.step(count.to_bits(), taken, at)?;
         let from = Level::Number(f64::from_bits(was));
         Some((What::Instances, Some(from), Level::Number(count), since))
     }
@@ -341,13 +313,12 @@ impl ChangeWatch {
         let mut found = Vec::new();
         for path in NOTICES {
             let root = path.split('.').next().unwrap_or(path);
-            let Some(words) = fresh(snapshot, root)
-                .and_then(|_| snapshot.value(path))
-                .and_then(Value::as_text)
-                .map(str::to_owned)
+            let Some(reading) = fresh(snapshot, root) else { continue };
+            let Some(words) = snapshot.value(path).and_then(Value::as_text).map(str::to_owned)
             else {
                 continue;
             };
+            let taken = Taken::of(reading, at);
             let to = Level::Words(words.clone());
             match self.notices.get_mut(path) {
                 // A status has to be something at first; an announcement is news.
@@ -358,7 +329,7 @@ impl ChangeWatch {
                     self.notices.insert(path, Settled::new(words));
                 }
                 Some(settled) => {
-                    if let Some((was, since)) = settled.step(words, at) {
+                    if let Some((was, since)) = settled.step(words, taken, at) {
                         found.push((What::Notice(path), Some(Level::Words(was)), to, since));
                     }
                 }
@@ -389,8 +360,9 @@ type Found = (What, Option<Level>, Level, Mono);
 struct Models {
     /// By id, when each answered last.
     seen: BTreeMap<String, Mono>,
-    /// New ones that were seen once.
+    /// New ones that were in the last reading for the first time.
     candidates: BTreeSet<String>,
+    last: Option<Taken>,
 }
 
 impl Models {
@@ -402,9 +374,11 @@ impl Models {
             _ => None,
         };
         let now: BTreeSet<String> = rows.iter().take(MODELS_MAX).filter_map(id).collect();
-        if now.is_empty() {
+        let taken = Taken::of(reading, at);
+        if now.is_empty() || self.last.is_some_and(|last| !taken.is_newer_than(last)) {
             return None;
         }
+        self.last = Some(taken);
         let before = self.set();
         let candidates = std::mem::take(&mut self.candidates);
         for id in now {
@@ -432,6 +406,7 @@ struct Prompts {
     level: Option<f64>,
     steady_since: Option<Mono>,
     away: Option<Away>,
+    last: Option<Taken>,
 }
 
 /// Readings on the other side of [`PROMPT_FACTOR`].
@@ -445,7 +420,11 @@ struct Away {
 
 impl Prompts {
     fn step(&mut self, snapshot: &Snapshot, at: Mono) -> Option<Found> {
-        let tokens = exact(snapshot, "tokens_per_request").filter(|tokens| *tokens > 0.0)?;
+        let (tokens, taken) = exact(snapshot, "tokens_per_request", at)?;
+        if tokens <= 0.0 || self.last.is_some_and(|last| !taken.is_newer_than(last)) {
+            return None;
+        }
+        self.last = Some(taken);
         let Some(level) = self.level else {
             (self.level, self.steady_since) = (Some(tokens), Some(at));
             return None;
@@ -475,20 +454,6 @@ impl Prompts {
             away.since,
         ))
     }
-}
-
-/// A reading that is not old.
-fn fresh<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Reading> {
-    snapshot.get(name).filter(|reading| reading.age_s <= STALE_AFTER_S)
-}
-
-fn number(reading: &Reading) -> Option<f64> {
-    reading.value.as_number().filter(|number| number.is_finite())
-}
-
-/// A number that was counted or told, not inferred, and is not old.
-fn exact(snapshot: &Snapshot, name: &str) -> Option<f64> {
-    fresh(snapshot, name).filter(|reading| reading.quality == Quality::Exact).and_then(number)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Changes over virtual time: what is one, what is noise, and which baselines it voids.
 
 use super::*;
+use crate::diagnosis::STALE_AFTER_S;
+use crate::signal::Quality;
 
 fn at(seconds: f64) -> Mono {
     Mono::from_secs_f64(seconds)
@@ -52,6 +54,39 @@ fn a_limit_has_to_be_seen_twice() {
     assert!(said(&limits(&[9.0, 4.0, 5.0, 6.0])).is_empty(), "no value came twice");
     let back = said(&limits(&[9.0, 4.0, 4.0, 9.0, 9.0]));
     assert_eq!(back, ["tpm_limit 9 -> 4 @1", "tpm_limit 4 -> 9 @3"]);
+}
+
+/// The same snapshots once a second, each read `period_s` apart and growing older in between.
+fn told_again(period_s: u32, snapshots: &[Snapshot]) -> Vec<Snapshot> {
+    let aged = |(snapshot, age_s): (&Snapshot, u32)| {
+        let mut aged = snapshot.clone();
+        aged.signals.values_mut().for_each(|reading| reading.age_s = f64::from(age_s));
+        aged
+    };
+    let told = snapshots.iter().flat_map(|one| (0..period_s).map(move |age_s| (one, age_s)));
+    told.map(aged).collect()
+}
+
+#[test]
+fn a_reading_that_is_told_again_confirms_nothing() {
+    let limits = |values: &[f64]| -> Vec<Snapshot> {
+        values.iter().map(|value| snapshot(&[("tpm_limit", *value)])).collect()
+    };
+    for period_s in [5, 15, 60] {
+        let once = told_again(period_s, &limits(&[9.0, 4.0, 9.0, 9.0]));
+        assert!(said(&once).is_empty(), "one reading every {period_s} s");
+        let twice = told_again(period_s, &limits(&[9.0, 4.0, 4.0]));
+        assert_eq!(said(&twice), [format!("tpm_limit 9 -> 4 @{period_s}")]);
+    }
+    let prompts = |values: &[f64]| -> Vec<Snapshot> {
+        values.iter().map(|value| snapshot(&[("tokens_per_request", *value)])).collect()
+    };
+    let burst = told_again(60, &prompts(&[300.0, 300.0, 300.0, 900.0, 300.0]));
+    assert!(said(&burst).is_empty(), "one reading of large prompts");
+    let models = [with_models(&["a"]), with_models(&["a", "b"]), with_models(&["a"])];
+    let mut rounds = vec![models[0].clone(); 7];
+    rounds.extend_from_slice(&models[1..]);
+    assert!(said(&told_again(60, &rounds)).is_empty(), "one reading of another model");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::Change;
 use crate::flag::wire::{EventChangeRow, WireOnExpire};
 use crate::flag::{Conclusion, FlipEnd, Intent, Plan, Progress};
 
@@ -34,17 +33,6 @@ pub enum Event {
         up: bool,
         /// What is wrong, when it does not.
         error: Option<String>,
-    },
-    /// A limit, model, instance count or deploy changed.
-    Change {
-        /// The quota scope.
-        scope: String,
-        /// What.
-        what: String,
-        /// From what; absent where it was not known.
-        from: Option<String>,
-        /// To what.
-        to: String,
     },
     /// A plan was opened.
     Plan {
@@ -162,10 +150,6 @@ impl Event {
             Self::Source { name, error, .. } => {
                 format!("source {name} is down: {}", error.as_deref().unwrap_or("no reason given"))
             }
-            Self::Change { scope, what, from, to } => {
-                let place = if scope.is_empty() { String::new() } else { format!(" in {scope}") };
-                format!("change of {what}: {} -> {to}{place}", from.as_deref().unwrap_or("?"))
-            }
             Self::Plan { name, changes, refused } => {
                 let refused = refused
                     .as_ref()
@@ -191,17 +175,6 @@ impl Event {
     /// Whether it must be on disk before work goes on.
     pub(super) const fn is_durable(&self) -> bool {
         matches!(self, Self::Flip { .. } | Self::Outcome { .. } | Self::Torn { .. })
-    }
-}
-
-impl From<&Change> for Event {
-    fn from(change: &Change) -> Self {
-        Self::Change {
-            scope: change.scope.clone(),
-            what: change.what.name().to_owned(),
-            from: change.from.as_ref().map(ToString::to_string),
-            to: change.to.to_string(),
-        }
     }
 }
 

@@ -4,11 +4,10 @@
 //! clock; both times come with each event.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::diagnosis::{Change, Standing, Verdict};
+use crate::diagnosis::{Standing, Verdict};
 use crate::ingest::Observation;
 use crate::signal::Mono;
 
@@ -35,7 +34,6 @@ pub struct Timeline {
     dropped: u64,
     sources_up: BTreeMap<String, bool>,
     verdicts: BTreeMap<String, (String, Standing)>,
-    changes: Vec<Arc<Change>>,
 }
 
 impl Timeline {
@@ -76,16 +74,6 @@ impl Timeline {
         }
     }
 
-    /// Notes the changes that are not in the list of the last time: the list is cumulative.
-    pub fn on_changes(&mut self, changes: &[Arc<Change>], at: DateTime<Utc>, now: Mono) {
-        for change in changes {
-            if !self.changes.iter().any(|known| known == change) {
-                self.push(Event::from(change.as_ref()), at, now);
-            }
-        }
-        self.changes = changes.to_vec();
-    }
-
     /// The events, oldest first; `rev()` for the newest.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Stamped> {
@@ -102,7 +90,6 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnosis::{Level, What};
     use crate::ingest::SourceStatus;
 
     fn verdict(cause: &str, standing: Standing) -> Verdict {
@@ -183,22 +170,6 @@ mod tests {
             lines(&timeline),
             ["source gateway is down: timed out", "source gateway answers again"]
         );
-    }
-
-    #[test]
-    fn a_change_is_said_once_though_every_round_carries_it() {
-        let change = Arc::new(Change {
-            scope: String::new(),
-            what: What::Limit("tpm_limit"),
-            from: Some(Level::Number(9.0)),
-            to: Level::Number(4.0),
-            at: Mono::START,
-        });
-        let mut timeline = Timeline::default();
-        for _ in 0..3 {
-            timeline.on_changes(&[Arc::clone(&change)], DateTime::UNIX_EPOCH, Mono::START);
-        }
-        assert_eq!(lines(&timeline), ["change of tpm_limit: 9 -> 4"]);
     }
 
     #[test]

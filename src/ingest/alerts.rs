@@ -183,6 +183,8 @@ pub struct Alerts {
     pub silences: Vec<Silence>,
     /// Alerts and silences beyond the bounds, or not understood.
     pub left_out: usize,
+    /// Of these, alerts beyond [`ALERTS_MAX`]: whether one of them is over is not known.
+    pub alerts_cut: usize,
 }
 
 impl Alerts {
@@ -199,12 +201,19 @@ impl Alerts {
             let bad = |alert: &Alert| (alert.state, alert.severity);
             bad(b).cmp(&bad(a)).then_with(|| a.since.cmp(&b.since)).then_with(|| a.id.cmp(&b.id))
         });
-        let over =
-            alerts.len().saturating_sub(ALERTS_MAX) + silences.len().saturating_sub(SILENCES_MAX);
+        let alerts_cut = alerts.len().saturating_sub(ALERTS_MAX);
+        let left_out = alerts_cut + silences.len().saturating_sub(SILENCES_MAX) + unread;
         alerts.truncate(ALERTS_MAX);
         silences.truncate(SILENCES_MAX);
-        let left_out = over + unread;
-        Self { source: Arc::clone(source), at: Some(at), error: None, alerts, silences, left_out }
+        Self {
+            source: Arc::clone(source),
+            at: Some(at),
+            error: None,
+            alerts,
+            silences,
+            left_out,
+            alerts_cut,
+        }
     }
 
     /// The same, after a try that failed: what was known stays, with its age.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ingest::{Alert, AlertState, Alerts, Severity};
+use crate::ingest::{ALERTS_MAX, Alert, AlertState, Alerts, Severity};
 use crate::signal::Mono;
 use crate::tui::app::Model;
 use crate::tui::theme::Role;
@@ -19,6 +19,9 @@ pub const fn role(alert: &Alert) -> Role {
         _ => Role::Dim,
     }
 }
+
+/// Alerts that are remembered while the list of them is cut.
+const KNOWN_MAX: usize = 2 * ALERTS_MAX;
 
 /// Remembers the alerts of the last look, to tell what is new.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +59,17 @@ impl AlertLog {
             }
         }
         // What is left is not told any more: it is over. A list that was cut says nothing about it.
-        if alerts.left_out == 0 {
+        if alerts.alerts_cut == 0 {
             for (_, (name, state)) in std::mem::replace(&mut self.known, now) {
                 if state == AlertState::Firing {
                     found.push((Role::Ok, format!("alert {name} over")));
                 }
             }
         } else {
-            self.known.append(&mut now);
+            let room = KNOWN_MAX.saturating_sub(now.len());
+            let before = std::mem::take(&mut self.known);
+            now.extend(before.into_iter().take(room));
+            self.known = now;
         }
         bounded(found)
     }
@@ -132,6 +138,26 @@ mod tests {
         assert_eq!(said(&third), ["alert A critical"]);
         assert_eq!(said(&look(4.0, Vec::new())), ["alert A over"]);
         assert!(said(&Alerts::default()).is_empty());
+    }
+
+    #[test]
+    fn rows_that_are_not_read_hide_no_end_and_a_cut_list_is_remembered_within_bounds() {
+        let firing = |ids: std::ops::Range<usize>| -> Vec<Alert> {
+            ids.map(|n| alert(&format!("a{n:05}"), AlertState::Firing)).collect()
+        };
+        let mut log = AlertLog::default();
+        log.follow(&look(1.0, firing(0..1)));
+        let unread =
+            Alerts::new(&Arc::from("am"), Vec::new(), Vec::new(), 3, Mono::from_secs_f64(2.0));
+        assert_eq!(log.follow(&unread), [(Role::Ok, "alert A00000 over".to_owned())]);
+        for round in 0..9_u32 {
+            let from = round as usize * ALERTS_MAX;
+            let cut = look(3.0 + f64::from(round), firing(from..from + ALERTS_MAX + 1));
+            assert_eq!(cut.alerts_cut, 1);
+            log.follow(&cut);
+            assert!(log.known.len() <= KNOWN_MAX);
+        }
+        assert_eq!(log.known.len(), KNOWN_MAX);
     }
 
     #[test]

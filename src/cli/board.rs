@@ -7,13 +7,14 @@ use chrono::Utc;
 use tokio::sync::{oneshot, watch};
 
 use super::actor;
-use crate::diagnosis::{Diagnoser, Library};
+use crate::diagnosis::{Diagnoser, InstanceCount, Library};
 use crate::flag::{
     Author, FlagTable, Flip, FlipEnd, FlipLog, Outcome, Plan, Store, UNDO_OF, Unsettled, carry_out,
     on_disk,
 };
 use crate::incident::{Event, Journal, default_path};
-use crate::ingest::{Alerts, Observation};
+use crate::ingest::{Alerts, Observation, SourceStatus};
+use crate::signal::Snapshot;
 use crate::tui::{Answer, Backfill, Entry, Port, Update, Wish};
 
 /// What the dashboard is fed with.
@@ -86,12 +87,26 @@ impl Board {
                 .diagnosers
                 .entry(snapshot.scope.clone())
                 .or_insert_with(|| Diagnoser::new(Arc::clone(&self.library)));
-            verdicts.push(Arc::new(diagnoser.step(snapshot, observation.at)));
+            let told = instances(&observation, snapshot);
+            let verdict = diagnoser.step_with(snapshot, told.as_ref(), observation.at);
+            verdicts.push(Arc::new(verdict));
             changes.extend(diagnoser.changes().cloned());
         }
         let backfill = self.backfill.clone();
         Update { changes, backfill, ..Update::new(observation, verdicts) }
     }
+}
+
+/// How many instances there are behind the source that gives most numbers of a snapshot. Unknown
+/// while it does not answer, and before it first did.
+fn instances<'a>(observation: &'a Observation, snapshot: &Snapshot) -> Option<InstanceCount<'a>> {
+    let given = |source: &SourceStatus| {
+        snapshot.signals.values().filter(|reading| *reading.source == *source.name).count()
+    };
+    let source = observation.sources.iter().max_by_key(|source| given(source))?;
+    let is_known = source.error.is_none() && source.instances.1 > 0 && given(source) > 0;
+    let read_at = source.last_good.filter(|_| is_known)?;
+    Some(InstanceCount { source: &source.name, all: source.instances.1, read_at })
 }
 
 /// What the name of a plan begins with that the screen made to lead back.

@@ -20,6 +20,8 @@ use self::settled::{Settled, Taken, exact, fresh, number};
 pub const CHANGES_MAX: usize = 64;
 /// Models of one scope that are told apart.
 const MODELS_MAX: usize = 64;
+/// Sources whose instances are counted.
+const SOURCES_MAX: usize = 64;
 /// A model that first answers within this time of watching was there before.
 const LEARNING: Duration = Duration::from_mins(5);
 /// A model that has not answered for so long, while others have, is gone.
@@ -225,12 +227,25 @@ const fn touches(what: What) -> &'static [&'static [&'static str]] {
     }
 }
 
+/// How many instances a source has.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceCount<'a> {
+    /// The source's name.
+    pub source: &'a str,
+    /// All of them, whether they answer or not.
+    pub all: usize,
+    /// When the source answered last.
+    pub read_at: Mono,
+}
+
 /// Watches one scope for changes. Call [`Self::step`] with every snapshot, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeWatch {
     began: Option<Mono>,
     limits: BTreeMap<&'static str, Settled<u64>>,
     replicas: Option<Settled<u64>>,
+    /// By source.
+    instances: BTreeMap<String, Settled<usize>>,
     notices: BTreeMap<&'static str, Settled<String>>,
     models: Models,
     since_deploy_min: Option<f64>,
@@ -249,13 +264,40 @@ impl ChangeWatch {
         found.extend(self.models.step(snapshot, learning, at));
         found.extend(self.deploy(snapshot, at));
         found.extend(self.prompts.step(snapshot, at));
-        for (what, from, to, at) in found {
-            if self.recent.len() == CHANGES_MAX {
-                self.recent.pop_front();
-            }
-            let scope = snapshot.scope.clone();
-            self.recent.push_back(Arc::new(Change { scope, what, from, to, at }));
+        for one in found {
+            self.note(&snapshot.scope, one);
         }
+    }
+
+    /// Takes how many instances there are behind the source that gives the numbers of `scope`, as
+    /// its list, its lookups or its server say. Call it before [`Self::step`]. Two sources are two
+    /// counts: that another one gives the numbers is no change.
+    pub fn instances(&mut self, scope: &str, told: &InstanceCount<'_>, at: Mono) {
+        let InstanceCount { source, all, read_at } = *told;
+        let Some(settled) = self.instances.get_mut(source) else {
+            if self.instances.len() < SOURCES_MAX {
+                self.instances.insert(source.to_owned(), Settled::new(all));
+            }
+            return;
+        };
+        if let Some((was, since)) = settled.step(all, Taken::at(read_at), at) {
+            let number = |count| Level::Number(u32::try_from(count).map_or(f64::MAX, f64::from));
+            let [from, to] = [was, all].map(number);
+            self.note(scope, (What::Instances, Some(from), to, since));
+        }
+    }
+
+    fn note(&mut self, scope: &str, (what, from, to, at): Found) {
+        // The gate's own word on its instances and the list of them tell of one event each.
+        let is_told = |one: &Arc<Change>| one.from == from && one.to == to;
+        let last = self.recent.iter().rev().find(|one| one.what == What::Instances);
+        if what == What::Instances && last.is_some_and(is_told) {
+            return;
+        }
+        if self.recent.len() == CHANGES_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Arc::new(Change { scope: scope.to_owned(), what, from, to, at }));
     }
 
     /// The changes so far, oldest first, at most [`CHANGES_MAX`].

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::signal::{Mono, Snapshot};
 
-use super::change::Change;
+use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
 use super::history::{Readings, Ring, Single};
@@ -87,6 +87,20 @@ impl Diagnoser {
         self.ring.push(Arc::new(complete(snapshot)), at);
         self.facts.evidence = self.watch.step(&self.ring, at);
         conclude(&self.library, &self.facts, self.ring.newest())
+    }
+
+    /// The same, knowing how many instances the numbers come from: a count that changes voids what
+    /// it was compared with.
+    pub fn step_with(
+        &mut self,
+        snapshot: &Snapshot,
+        instances: Option<&InstanceCount<'_>>,
+        at: Mono,
+    ) -> Verdict {
+        if let Some(told) = instances {
+            self.ring.instances(&snapshot.scope, told, at);
+        }
+        self.step(snapshot, at)
     }
 
     /// The evidence as of the last step.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::signal::{Mono, Quality, Snapshot, Value};
 
-use super::change::{Change, ChangeWatch};
+use super::change::{Change, ChangeWatch, InstanceCount};
 use super::derive::Completed;
 use super::predicate::Window;
 
@@ -21,6 +21,8 @@ const MAX_READINGS: usize = 4_000;
 /// source that was quiet for three of its intervals, which may be a minute each. A narrower limit
 /// here would call good numbers stale.
 pub const STALE_AFTER_S: f64 = 300.0;
+/// Farthest that two samples of one series are apart: the widest interval that can be set.
+const SPACING_MAX: Duration = Duration::from_mins(1);
 const QUARTER: Duration = Duration::from_mins(15);
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -174,6 +176,11 @@ impl Ring {
         self.newest = completed;
     }
 
+    /// Takes how many instances give the numbers of `scope`, before the snapshot of `at` is added.
+    pub fn instances(&mut self, scope: &str, told: &InstanceCount<'_>, at: Mono) {
+        self.changes.instances(scope, told, at);
+    }
+
     /// The newest snapshot, completed.
     #[must_use]
     pub fn newest(&self) -> &Completed {
@@ -201,6 +208,17 @@ impl Ring {
             count += 1.0;
         }
         (count > 0.0).then(|| sum / count)
+    }
+
+    /// From one sample to the next at `to`, at most [`SPACING_MAX`]: a past that a server told is as
+    /// far apart as it scrapes. Zero where nobody can say.
+    fn spacing(&self, path: &str, to: Mono) -> Duration {
+        let Some(column) = self.columns.get(path) else { return Duration::ZERO };
+        let next = column.partition_point(|(at, _)| *at <= to);
+        // At the newest sample, the one step that there was stands for the one to come.
+        let later = next.min(column.len().saturating_sub(1));
+        let Some(earlier) = later.checked_sub(1) else { return Duration::ZERO };
+        column[later].0.saturating_since(column[earlier].0).min(SPACING_MAX)
     }
 
     fn watched(&self) -> Duration {
@@ -241,7 +259,7 @@ impl Readings for Ring {
     fn number_ago(&self, path: &str, window: Window, ago: Duration) -> Result<Read<f64>, Gap> {
         let fast = Duration::from_secs_f64(self.newest.snapshot.window_s.clamp(1.0, 60.0));
         let span = match window {
-            Window::Fast => fast / 4,
+            Window::Fast => (fast / 4).max(self.spacing(path, self.now - ago)),
             Window::Span(span) => span,
         };
         self.holds(path, ago + span)?;
@@ -390,6 +408,20 @@ mod tests {
                 let read = readings.number("queue_depth", Window::Fast).map(|read| read.value);
                 assert_eq!(read, expected, "{age_s} s old");
             }
+        }
+    }
+
+    #[test]
+    fn a_past_with_wide_steps_is_found() {
+        for step in [15_u32, 60] {
+            let mut ring = Ring::new(BTreeSet::from(["queue_depth".to_owned()]));
+            for second in (0..3_640).step_by(step as usize).chain(3_640..=3_647) {
+                let depth = f64::from(second);
+                ring.push(completed(&[("queue_depth", depth)]), at(depth));
+            }
+            let hour = ring.number_ago("queue_depth", Window::Fast, HOUR).map(|read| read.value);
+            // 47 s: the sample before it, whose step it lies in.
+            assert_eq!(hour, Ok(f64::from(47 / step * step)), "every {step} s");
         }
     }
 

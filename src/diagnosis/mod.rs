@@ -14,7 +14,7 @@ mod tree;
 mod verdict;
 mod wire;
 
-pub use change::{CHANGES_MAX, Change, ChangeWatch, Level, What};
+pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
 pub use engine::{

@@ -20,6 +20,11 @@ impl Taken {
         Self(at.as_secs_f64() - reading.age_s)
     }
 
+    /// Of what was read at a moment.
+    pub(super) fn at(read_at: Mono) -> Self {
+        Self(read_at.as_secs_f64())
+    }
+
     /// Whether it is another reading than the earlier one, not the same told again.
     pub(super) fn is_newer_than(self, earlier: Self) -> bool {
         self.0 - earlier.0 > NEWER_BY_S

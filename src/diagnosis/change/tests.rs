@@ -90,6 +90,35 @@ fn a_reading_that_is_told_again_confirms_nothing() {
 }
 
 #[test]
+fn a_list_of_instances_that_grows_voids_what_instances_move() {
+    let mut watch = ChangeWatch::default();
+    let look = |watch: &mut ChangeWatch, second: u32, source, all, read_s: u32| {
+        let told = InstanceCount { source, all, read_at: at(f64::from(read_s)) };
+        watch.instances("s", &told, at(f64::from(second)));
+    };
+    let said = |watch: &ChangeWatch| -> Vec<String> {
+        let line = |one: &Arc<Change>| {
+            let from = one.from.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("{} {from} -> {} @{:.0}", one.what.name(), one.to, one.at.as_secs_f64())
+        };
+        watch.recent().map(line).collect()
+    };
+    look(&mut watch, 0, "gateway", 2, 0);
+    look(&mut watch, 1, "clients", 9, 1);
+    look(&mut watch, 15, "gateway", 3, 15);
+    look(&mut watch, 16, "gateway", 3, 15);
+    assert!(said(&watch).is_empty(), "another source, and one answer told twice");
+    look(&mut watch, 30, "gateway", 3, 30);
+    assert_eq!(said(&watch), ["replicas 2 -> 3 @15"]);
+    assert!(watch.voiding("queue_depth", at(0.0)).is_some());
+    // The gate's own word on it is the same event.
+    for (second, replicas) in [(31.0, 2.0), (32.0, 3.0), (33.0, 3.0)] {
+        watch.step(&snapshot(&[("replicas", replicas)]), at(second));
+    }
+    assert_eq!(said(&watch).len(), 1);
+}
+
+#[test]
 fn our_own_limit_in_place_of_the_providers_is_no_change() {
     let told = snapshot(&[("tpm_limit", 9.0)]);
     let mut own = snapshot(&[("tpm_limit", 4.0)]);

@@ -105,8 +105,10 @@ fn provider_down() -> Model {
         fail(&mut observation, 1);
         let mut snapshot = (*observation.scopes[0]).clone();
         for name in ["tpm_headroom", "rpm_headroom", "tpm_limit", "rpm_limit"] {
-            snapshot.signals.get_mut(name).expect("the fixture has it").age_s =
-                Duration::from_secs(second - 60).as_secs_f64();
+            // As the assembler leaves a source out that has been quiet for too long.
+            snapshot.signals.remove(name).expect("the fixture has it");
+            let why = format!("stale: provider last answered {} s ago", second - 60);
+            snapshot.absent.insert(name.to_owned(), why);
         }
         observation.scopes[0] = Arc::new(snapshot);
         let round = Update { observation: Arc::new(observation), ..round };

@@ -63,7 +63,7 @@ pub struct AlertmanagerEntry {
     pub url: String,
     /// Environment variable that holds a bearer token.
     pub token_env: Option<String>,
-    /// File that holds a bearer token; it is read again at each request.
+    /// File that holds a bearer token; it is read again every few seconds while it is used.
     pub token_file: Option<PathBuf>,
     /// User and password.
     pub basic: Option<BasicEntry>,

@@ -65,15 +65,27 @@ fn envoy_at(address: SocketAddr) -> PrometheusSource {
 async fn every_refusal_is_named_with_a_remedy() {
     const EXECUTION: &str = r#"{"status":"error","errorType":"execution","error":"many-to-many"}"#;
     for (status, body, expected) in [
-        ("401 Unauthorized", "", "gateway: Prometheus: answers 401: check the key, user or tenant header"),
+        (
+            "401 Unauthorized",
+            "",
+            "gateway: Prometheus: answers 401: check the key, user or tenant header",
+        ),
         ("403 Forbidden", "no", "gateway: Prometheus: answers 403: no: check the key"),
-        ("404 Not Found", "404 page not found", "gateway: Prometheus: has no query API at http://127.0.0.1"),
+        (
+            "404 Not Found",
+            "404 page not found",
+            "gateway: Prometheus: has no query API at http://127.0.0.1",
+        ),
         (
             "400 Bad Request",
             r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#,
             "gateway: Prometheus: refuses the query (parse error): check the adapter's expressions",
         ),
-        ("422 Unprocessable Entity", EXECUTION, "gateway: Prometheus: cannot execute the query (many-to-many)"),
+        (
+            "422 Unprocessable Entity",
+            EXECUTION,
+            "gateway: Prometheus: cannot execute the query (many-to-many)",
+        ),
         (
             "422 Unprocessable Entity",
             r#"{"status":"error","errorType":"422","error":"cannot sum"}"#,
@@ -84,9 +96,21 @@ async fn every_refusal_is_named_with_a_remedy() {
             r#"{"status":"error","errorType":"timeout","error":"query timed out"}"#,
             "gateway: Prometheus: cannot answer now (503: query timed out)",
         ),
-        ("503 Service Unavailable", "Service Unavailable", "gateway: Prometheus: cannot answer now (503: Serv"),
-        ("429 Too Many Requests", "slow down", "gateway: Prometheus: asks for fewer queries (429: slow down)"),
-        ("200 OK", "<html>log in</html>", "gateway: Prometheus: answers something that is not its API's JSON"),
+        (
+            "503 Service Unavailable",
+            "Service Unavailable",
+            "gateway: Prometheus: cannot answer now (503: Serv",
+        ),
+        (
+            "429 Too Many Requests",
+            "slow down",
+            "gateway: Prometheus: asks for fewer queries (429: slow down)",
+        ),
+        (
+            "200 OK",
+            "<html>log in</html>",
+            "gateway: Prometheus: answers something that is not its API's JSON",
+        ),
         (
             "200 OK",
             r#"{"status":"success"}"#,

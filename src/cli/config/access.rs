@@ -26,7 +26,7 @@ pub struct BasicEntry {
     pub user: String,
     /// Environment variable that holds the password.
     pub password_env: Option<String>,
-    /// File that holds the password; it is read again at each request.
+    /// File that holds the password; it is read again every few seconds while it is used.
     pub password_file: Option<PathBuf>,
 }
 

@@ -62,7 +62,7 @@ pub struct SourceEntry {
     pub interval_s: Option<f64>,
     /// Environment variable that holds a bearer token.
     pub token_env: Option<String>,
-    /// File that holds a bearer token; it is read again at each request.
+    /// File that holds a bearer token; it is read again every few seconds while it is used.
     pub token_file: Option<PathBuf>,
     /// User and password.
     pub basic: Option<BasicEntry>,

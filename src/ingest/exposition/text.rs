@@ -136,10 +136,10 @@ mod tests {
     use super::*;
 
     /// A text of lines that no other test has.
-    fn packed(test: &str, numbers: impl Iterator<Item = u32>) -> (Text, Vec<Place>) {
+    fn packed(name: &str, numbers: impl Iterator<Item = u32>) -> (Text, Vec<Place>) {
         let mut text = Text::default();
         let places = numbers
-            .map(|number| text.pack(format!("{test}{{n=\"{number}\"}} ").as_bytes()).expect("room"))
+            .map(|number| text.pack(format!("{name}{{n=\"{number}\"}} ").as_bytes()).expect("room"))
             .collect();
         text.close();
         text.shrink();

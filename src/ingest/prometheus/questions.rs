@@ -136,9 +136,10 @@ impl Questions {
             let series = writer.metric(&metric);
             // `increase` counts what came after the first value; a difference counts nothing of a
             // series that has no earlier value, so all that it has counted is missing there.
-            let missing = match told.is_estimated(&metric) {
-                true => writer.over_window("min_over_time", &series),
-                false => series.clone(),
+            let missing = if told.is_estimated(&metric) {
+                writer.over_window("min_over_time", &series)
+            } else {
+                series.clone()
             };
             let was_scraped = format!("on (job, instance) ({up} offset {window} == 1)");
             let text = format!("({missing} unless {series} offset {window}) and {was_scraped}");

@@ -254,3 +254,47 @@ impl Port for Desk {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::{Mono, Value};
+
+    fn source(name: &str, all: usize, error: Option<&str>) -> SourceStatus {
+        SourceStatus {
+            name: name.to_owned(),
+            url: String::new(),
+            via: None,
+            last_good: Some(Mono::START),
+            stale_after_s: 3.0,
+            error: error.map(str::to_owned),
+            degraded: Vec::new(),
+            warnings: Vec::new(),
+            instances: (1, all),
+            took_s: 0.0,
+            samples: 0,
+            polls: 1,
+            failures: 0,
+        }
+    }
+
+    #[test]
+    fn instances_are_those_of_the_source_that_gives_most_numbers_while_it_answers() {
+        let mut snapshot = Snapshot::new("s", 10.0);
+        for (signal, source) in [("a", "gateway"), ("b", "gateway"), ("c", "clients")] {
+            snapshot.set(signal, Value::Number(1.0), &Arc::from(source));
+        }
+        let count = |sources: Vec<SourceStatus>| {
+            let (at, wall) = (Mono::START, chrono::DateTime::UNIX_EPOCH);
+            let observation = Observation { at, wall, scopes: Vec::new(), sources };
+            instances(&observation, &snapshot).map(|told| (told.source.to_owned(), told.all))
+        };
+        let clients = || source("clients", 9, None);
+        let gateway = |all, error| source("gateway", all, error);
+        let of_gateway = Some(("gateway".to_owned(), 3));
+        assert_eq!(count(vec![gateway(3, None), clients()]), of_gateway);
+        assert_eq!(count(vec![gateway(3, Some("refused")), clients()]), None);
+        assert_eq!(count(vec![gateway(0, None), clients()]), None);
+        assert_eq!(count(vec![source("other", 2, None)]), None);
+    }
+}

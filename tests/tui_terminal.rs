@@ -118,8 +118,13 @@ impl Terminal {
     /// The shell's screen is back, with a cursor, and says how the dashboard ended.
     #[track_caller]
     fn is_restored(&self, reason: &str) {
+        // What the child wrote last may not have been read yet when it has ended.
+        let until = Instant::now() + PATIENCE;
+        while self.screen(vt100::Screen::alternate_screen) {
+            assert!(Instant::now() < until, "still on the alternate screen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.wait_for(reason);
-        assert!(!self.screen(vt100::Screen::alternate_screen), "still on the alternate screen");
         assert!(!self.screen(vt100::Screen::hide_cursor), "the cursor is hidden");
         assert!(!self.screen(vt100::Screen::bracketed_paste), "bracketed paste is on");
         assert!(

@@ -57,6 +57,9 @@ pub async fn look(
         for trouble in source.error.iter().chain(&source.warnings) {
             out::note(trouble);
         }
+        for (line, reason) in &source.degraded {
+            out::note(format_args!("{}: line {line}: {reason}", source.name));
+        }
     }
     if newest.sources.iter().all(|source| source.last_good.is_none()) {
         bail!("no source answered");

@@ -10,7 +10,7 @@ use chrono::Utc;
 
 use crate::signal::Mono;
 
-use super::super::assembler::{Assembler, Page, SourceId, SourceRules, WINDOW};
+use super::super::assembler::{Assembler, ONLY, Page, SourceId, SourceRules, WINDOW};
 use super::super::exposition::{BODY_BYTES_MAX, TooLarge};
 use super::super::observation::{Observation, SourceStatus};
 use super::super::parsed::degraded;
@@ -205,7 +205,13 @@ impl Kept {
         status.instances = (asked().count() - down.len(), all);
         status.took_s = asked().map(|one| one.took_s).fold(0.0, f64::max);
         status.samples = asked().map(|one| one.samples).sum();
-        status.degraded = asked().flat_map(|one| &one.degraded).cloned().collect();
+        let instances = self.instances.iter().filter(|(_, one)| one.was_asked);
+        let bad = instances.flat_map(|(name, one)| one.degraded.iter().map(move |bad| (name, bad)));
+        let named = |(name, (line, reason)): (&String, &(usize, String))| {
+            let of = if name == ONLY { String::new() } else { format!(" ({name})") };
+            (*line, format!("{reason}{of}"))
+        };
+        status.degraded = bad.map(named).collect();
         status.warnings.clear();
         status.error = None;
         match (&self.undiscovered, down.as_slice()) {

@@ -9,31 +9,6 @@ use crate::flag::{Conclusion, FlipEnd, Intent, Plan, Progress};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Event {
-    /// Something outside asked for attention.
-    Alert {
-        /// The alert's name.
-        name: String,
-        /// Its text.
-        text: String,
-    },
-    /// A scope's verdict changed.
-    Verdict {
-        /// The quota scope.
-        scope: String,
-        /// The cause now.
-        cause: String,
-        /// How sure.
-        standing: String,
-    },
-    /// A source stopped answering, or answers again.
-    Source {
-        /// Its name.
-        name: String,
-        /// Whether it answers.
-        up: bool,
-        /// What is wrong, when it does not.
-        error: Option<String>,
-    },
     /// A plan was opened.
     Plan {
         /// Its name.
@@ -139,17 +114,6 @@ impl Event {
     #[must_use]
     pub fn line(&self) -> String {
         match self {
-            Self::Alert { name, text } => format!("alert {name}: {text}"),
-            Self::Verdict { scope, cause, standing } if scope.is_empty() => {
-                format!("verdict {cause} {standing}")
-            }
-            Self::Verdict { scope, cause, standing } => {
-                format!("verdict {cause} {standing} in {scope}")
-            }
-            Self::Source { name, up: true, .. } => format!("source {name} answers again"),
-            Self::Source { name, error, .. } => {
-                format!("source {name} is down: {}", error.as_deref().unwrap_or("no reason given"))
-            }
             Self::Plan { name, changes, refused } => {
                 let refused = refused
                     .as_ref()

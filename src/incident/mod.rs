@@ -1,4 +1,4 @@
-//! What happened: the typed events of an incident, the timeline, and the journal that keeps them.
+//! What happened: the typed events of an incident, and the journal that keeps them.
 //!
 //! The journal is evidence. It is only ever appended to, and it never holds a secret: events carry
 //! flags, values, names and reasons, and nothing of a request.
@@ -7,7 +7,6 @@ mod chain;
 mod event;
 mod journal;
 mod reconcile;
-mod timeline;
 
 pub use chain::{Entry, Head};
 pub use event::Event;
@@ -15,4 +14,3 @@ pub use journal::{
     Found, Journal, JournalError, LINE_BYTES_MAX, contains_hash, default_path, verify,
 };
 pub use reconcile::reconcile;
-pub use timeline::{EVENTS_MAX, Stamped, Timeline};

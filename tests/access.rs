@@ -151,7 +151,7 @@ async fn scrape(url: String, access: Access) -> Result<usize, ScrapeError> {
     let target = Target { timeout, access, ..Target::new("gateway", url) };
     let (body, format) = Scraper::new()?.fetch(&target).await?;
     let scrape = read_page(&target.name, &body, format)?;
-    Ok(scrape.points.len())
+    Ok(scrape.series)
 }
 
 async fn error(url: String, access: Access) -> String {

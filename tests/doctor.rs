@@ -300,3 +300,30 @@ fn the_schema_has_the_keys_that_the_reader_takes_and_describes_each() {
         }
     }
 }
+
+#[test]
+fn what_a_page_does_not_have_is_not_promised() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // An Envoy that is read as LiteLLM, and a LiteLLM without the metric of its requests.
+    let mut page = String::from_utf8(page_of("litellm-storm-t2.prom.gz")).expect("text");
+    page = page.replace("litellm_admission_queued_requests", "other_name");
+    page.push_str("litellm x\n");
+    let cut = pages::serve(move || Some(page.clone().into_bytes()));
+    let config = source("wrong", "litellm", &serve("envoy-storm-final.prom.gz"))
+        + &source("cut", "litellm", &cut);
+    let output = doctor(directory.path(), &config, &["--json"]);
+    let report: Json = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    let (wrong, cut) = (&report["sources"][0], &report["sources"][1]);
+    assert_eq!(wrong["signals"], serde_json::json!({}));
+    let absent = wrong["absent"].as_array().expect("a list");
+    let why = absent.iter().find(|row| row["name"] == "offered_rps").expect("said");
+    assert_eq!(why["why"], "none of the metrics of adapter litellm is there");
+    assert_eq!(cut["signals"]["offered_rps"]["quality"], "exact");
+    assert!(cut["signals"]["queue_depth"].is_null(), "{}", cut["signals"]);
+    assert_eq!(cut["scrape"]["missing_metrics"][0], "litellm_admission_queued_requests");
+    assert_eq!(cut["scrape"]["bad_lines"], 1);
+    let words = String::from_utf8(doctor(directory.path(), &config, &[]).stdout).expect("text");
+    for part in ["1 bad lines: Prometheus would reject this target", "    line "] {
+        assert!(words.contains(part), "{part}\n{words}");
+    }
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use weir::ingest::{ParsedScrape, ScrapeError, Scraper, Target, read_page};
+use weir::ingest::{PageRead, ScrapeError, Scraper, Target, degraded, read_page};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -53,7 +53,7 @@ fn target(url: String) -> Target {
     Target { timeout, body_max: 50 * MEBIBYTE, ..Target::new("gateway", url) }
 }
 
-async fn scrape(url: String) -> Result<ParsedScrape, ScrapeError> {
+async fn scrape(url: String) -> Result<PageRead, ScrapeError> {
     let (body, format) = Scraper::new().expect("a client").fetch(&target(url)).await?;
     read_page("gateway", &body, format)
 }
@@ -70,18 +70,19 @@ const TEXT: &str = "text/plain; version=0.0.4";
 #[tokio::test]
 async fn metrics_are_read() {
     let scrape = scrape(serve(ok(TEXT, "a 1\nb{x=\"1\"} 2\n")).await).await.expect("metrics");
-    assert_eq!(scrape.points.len(), 2);
-    assert!(scrape.is_complete());
+    assert_eq!(scrape.series, 2);
+    assert_eq!(degraded(&scrape.report), []);
 }
 
 #[tokio::test]
 async fn the_answer_says_the_dialect() {
     let body = "a_total 1 1.5\n# EOF\n";
     let open = ok("application/openmetrics-text; version=1.0.0; charset=utf-8", body);
-    assert!(scrape(serve(open).await).await.expect("metrics").is_complete());
+    let open = scrape(serve(open).await).await.expect("metrics");
+    assert_eq!(degraded(&open.report), []);
     let text = scrape(serve(ok(TEXT, "a 1\na_total 1 1.5\n")).await).await.expect("one good line");
-    assert_eq!(text.points.len(), 1);
-    assert_eq!(text.degraded().len(), 1);
+    assert_eq!(text.series, 1);
+    assert_eq!(degraded(&text.report).len(), 1);
 }
 
 #[tokio::test]
@@ -119,8 +120,8 @@ async fn other_answers_than_metrics_are_told_apart() {
 async fn half_a_line_costs_that_line() {
     let half = ok(TEXT, "a 1\nb{x=\"1\"} 12");
     let scrape = scrape(serve(half).await).await.expect("one whole line");
-    assert_eq!(scrape.points.len(), 1);
-    assert!(scrape.degraded()[0].1.contains("may be cut"), "{:?}", scrape.degraded());
+    assert_eq!(scrape.series, 1);
+    assert!(degraded(&scrape.report)[0].1.contains("may be cut"), "{:?}", degraded(&scrape.report));
 }
 
 #[tokio::test]
@@ -192,7 +193,7 @@ async fn gzip_is_read() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(b"a 1\n").expect("memory");
     let answer = encoded("gzip", &encoder.finish().expect("memory"));
-    assert_eq!(scrape(serve(answer).await).await.expect("metrics").points.len(), 1);
+    assert_eq!(scrape(serve(answer).await).await.expect("metrics").series, 1);
 }
 
 #[tokio::test]

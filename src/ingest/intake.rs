@@ -10,7 +10,7 @@ use crate::signal::promql::{is_stale_marker, stale_marker};
 use crate::signal::{Labels, Memory, Mono, Point, Restart, Round, SeriesBook, SeriesId};
 
 use super::exposition::{Format, Repeat, Report, Sample, TooLarge};
-use super::parsed::SERIES_MAX;
+use super::page::SERIES_MAX;
 
 /// The gauge that says when a process started.
 const PROCESS_START: &str = "process_start_time_seconds";

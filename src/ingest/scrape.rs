@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::access::{Access, AccessError, Tls};
 use super::exposition::{BODY_BYTES_MAX, Format, Report};
-use super::parsed::{ParsedScrape, degraded};
+use super::page::degraded;
 use super::transport::{REDIRECTS_MAX, TransportError, snippet, whole_body};
 
 /// The dialects in order of preference. The answer's own content type decides.
@@ -248,38 +248,9 @@ impl Scraper {
     }
 }
 
-/// Parses a body that was fetched from the source of this name, where at least one sample must come
-/// out.
-///
-/// # Errors
-///
-/// When none does, or the body is too large.
-pub fn read_page(
-    source_name: &str,
-    body: &[u8],
-    format: Format,
-) -> Result<ParsedScrape, ScrapeError> {
-    let scrape = ParsedScrape::parse(body, format).map_err(|_| ScrapeError::TooLarge {
-        source_name: source_name.to_owned(),
-        limit: BODY_BYTES_MAX,
-    })?;
-    // Samples are counted before a last line that may be cut is dropped, points after that.
-    if scrape.points.is_empty()
-        && let Some(error) = bad_line(source_name, &scrape.report)
-    {
-        return Err(error);
-    }
-    Ok(scrape)
-}
-
-/// The error that a page is which has bad lines and no sample at all.
-pub(super) fn no_sample(source_name: &str, report: &Report) -> Option<ScrapeError> {
-    if report.samples > 0 { None } else { bad_line(source_name, report) }
-}
-
-/// The first bad line of a page without samples.
-fn bad_line(source_name: &str, report: &Report) -> Option<ScrapeError> {
-    let (line, reason) = degraded(report).into_iter().next()?;
+/// The error that a page is of which nothing was kept, if it has a bad line to show.
+pub(super) fn no_sample(source_name: &str, kept: usize, report: &Report) -> Option<ScrapeError> {
+    let (line, reason) = degraded(report).into_iter().next().filter(|_| kept == 0)?;
     Some(ScrapeError::NoSample { source_name: source_name.to_owned(), line, reason })
 }
 

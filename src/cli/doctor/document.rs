@@ -25,13 +25,16 @@ pub fn of(report: &Report) -> Json {
 
 fn source(checked: &Checked) -> Json {
     let adapter = &checked.adapter;
-    let told = adapter.signals.iter().filter_map(|(name, entry)| {
-        let quality = entry.quality()?.word();
-        Some((name.clone(), json!({ "quality": quality, "note": entry.note() })))
+    let words = checked.words();
+    let told = words.iter().filter_map(|word| {
+        let quality = word.quality.as_ref().ok()?.word();
+        Some((word.signal.to_owned(), json!({ "quality": quality, "note": word.note })))
     });
-    let absent = adapter.signals.iter().filter(|(_, entry)| entry.quality().is_none());
-    let absent: Vec<_> =
-        absent.map(|(name, entry)| json!({ "name": name, "why": entry.note() })).collect();
+    let absent = words.iter().filter_map(|word| {
+        let why = word.quality.as_ref().err()?;
+        Some(json!({ "name": word.signal, "why": why }))
+    });
+    let absent: Vec<_> = absent.collect();
     let mut source = json!({
         "name": checked.name,
         "adapter": adapter.name,
@@ -40,12 +43,13 @@ fn source(checked: &Checked) -> Json {
         "interval_s": checked.interval.as_secs_f64(),
         "signals": told.collect::<serde_json::Map<_, _>>(),
         "absent": absent,
-        "scrape": checked.page().as_ref().map(page),
+        "seen": checked.has_answered(),
+        "scrape": checked.page().as_ref().map(|seen| page(seen, checked)),
         "error": checked.error(),
     });
     match &checked.seen {
         Seen::Instances(Ok(all)) => {
-            source["instances"] = all.iter().map(instance).collect();
+            source["instances"] = all.iter().map(|one| instance(one, checked)).collect();
         }
         Seen::Answers(answers) => {
             source["prometheus"] = answers.as_ref().as_ref().ok().map_or(Json::Null, |answers| {
@@ -63,23 +67,30 @@ fn source(checked: &Checked) -> Json {
     source
 }
 
-fn instance(one: &OneInstance) -> Json {
+fn instance(one: &OneInstance, of: &Checked) -> Json {
     json!({
         "name": one.name,
         "url": one.url,
-        "scrape": one.page.as_ref().ok().map(page),
+        "scrape": one.page.as_ref().ok().map(|seen| page(seen, of)),
         "error": one.page.as_ref().err().map(ToString::to_string),
     })
 }
 
-fn page(page: &Page) -> Json {
+fn page(page: &Page, of: &Checked) -> Json {
+    let missing = of.missing_on(page);
+    let bad: Vec<_> = page
+        .bad_lines
+        .iter()
+        .map(|(line, reason)| json!({ "line": line, "reason": reason }))
+        .collect();
     json!({
         "took_s": page.took_s,
         "samples": page.samples,
-        "bad_lines": page.bad_lines,
+        "bad_lines": page.bad_line_count,
+        "errors": bad,
         "prometheus_accepts": page.prometheus_accepts,
         "prometheus_parse_loses": page.lost,
-        "missing_metrics": page.missing,
+        "missing_metrics": missing,
     })
 }
 

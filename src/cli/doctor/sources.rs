@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use crate::ingest::prometheus::{Answers, PrometheusError};
 use crate::ingest::{
-    Adapter, Discovery, DiscoveryError, Instance, Road, ScrapeError, Scraper, SourceConfig, Target,
-    cross_check, read_page,
+    Adapter, Discovery, DiscoveryError, Instance, PageRead, Road, ScrapeError, Scraper,
+    SourceConfig, Target, cross_check, degraded, read_page,
 };
+use crate::signal::{Quality, Snapshot};
 
 /// Instances that are scraped together: each page may take 50 MB.
 const TOGETHER_MAX: usize = 8;
@@ -34,6 +35,14 @@ pub enum Seen {
     Answers(Box<Result<Answers, PrometheusError>>),
 }
 
+/// What a source tells of one signal.
+pub struct Word<'a> {
+    pub signal: &'a str,
+    /// How well, or why not.
+    pub quality: Result<Quality, String>,
+    pub note: Option<&'a str>,
+}
+
 /// What one instance came to.
 pub struct OneInstance {
     pub name: String,
@@ -46,12 +55,14 @@ pub struct OneInstance {
 pub struct Page {
     pub took_s: f64,
     pub samples: usize,
-    pub bad_lines: usize,
+    pub bad_line_count: usize,
+    /// The first bad lines, with their reasons.
+    pub bad_lines: Vec<(usize, String)>,
     pub prometheus_accepts: bool,
     /// Samples that `prometheus-parse` would not find.
     pub lost: usize,
-    /// Metrics that the adapter reads and the page does not have.
-    pub missing: BTreeSet<String>,
+    /// Metrics that the adapter reads and the page has.
+    pub present: BTreeSet<String>,
 }
 
 impl Checked {
@@ -75,16 +86,64 @@ impl Checked {
         }
     }
 
+    /// Whether it said anything, so that what it tells is seen and not promised.
+    pub fn has_answered(&self) -> bool {
+        match &self.seen {
+            Seen::Answers(answers) => answers.is_ok(),
+            Seen::Instances(_) => self.page().is_some(),
+        }
+    }
+
+    /// What it tells of each signal: as seen, and by its adapter's word where it did not answer.
+    pub fn words(&self) -> Vec<Word<'_>> {
+        let adapter = &self.adapter;
+        let page = self.page();
+        let answers = match &self.seen {
+            Seen::Answers(answers) => answers.as_ref().as_ref().ok(),
+            Seen::Instances(_) => None,
+        };
+        let answered = answers.map(|answers| {
+            let scope = answers.scopes(adapter).into_iter().next();
+            let mut snapshot = Snapshot::new(scope.as_deref().unwrap_or_default(), 0.0);
+            let name = Arc::from(self.name.as_str());
+            answers.fill(&mut snapshot, &name, adapter, scope.as_deref(), answers.age_s());
+            snapshot
+        });
+        let is_foreign = page.as_ref().is_some_and(|page| page.present.is_empty());
+        let has = |metric: &str| page.as_ref().is_none_or(|page| page.present.contains(metric));
+        let word = |signal| {
+            let mut quality = adapter.quality_where(signal, &has);
+            if is_foreign && quality.is_ok() {
+                quality = Err(format!("none of the metrics of adapter {} is there", adapter.name));
+            }
+            if let Some(snapshot) = &answered {
+                let absent = || snapshot.absent.get(signal).cloned().unwrap_or_default();
+                quality = snapshot.get(signal).map(|reading| reading.quality).ok_or_else(absent);
+            }
+            Word { signal, quality, note: adapter.signals[signal].note() }
+        };
+        adapter.signals.keys().map(|signal| word(signal.as_str())).collect()
+    }
+
+    /// Metrics that its adapter reads and the page does not have, lazy ones apart.
+    pub fn missing_on(&self, page: &Page) -> BTreeSet<String> {
+        let adapter = &self.adapter;
+        let is_missing =
+            |metric: &String| !page.present.contains(metric) && !adapter.is_lazy(metric);
+        adapter.metrics().filter(is_missing).collect()
+    }
+
     /// The pages of all instances that answered, as one.
     pub fn page(&self) -> Option<Page> {
         let Seen::Instances(Ok(all)) = &self.seen else { return None };
         all.iter().filter_map(|one| one.page.as_ref().ok()).cloned().reduce(|sum, page| Page {
             took_s: sum.took_s.max(page.took_s),
             samples: sum.samples + page.samples,
-            bad_lines: sum.bad_lines + page.bad_lines,
+            bad_line_count: sum.bad_line_count + page.bad_line_count,
+            bad_lines: sum.bad_lines.into_iter().chain(page.bad_lines).collect(),
             prometheus_accepts: sum.prometheus_accepts && page.prometheus_accepts,
             lost: sum.lost + page.lost,
-            missing: sum.missing.intersection(&page.missing).cloned().collect(),
+            present: sum.present.into_iter().chain(page.present).collect(),
         })
     }
 }
@@ -135,23 +194,21 @@ async fn page(scraper: &Scraper, target: &Target, adapter: &Adapter) -> Result<P
     let took_s = begun.elapsed().as_secs_f64();
     let too_large =
         |_| ScrapeError::TooLarge { source_name: target.name.clone(), limit: target.body_max };
-    let scrape = read_page(&target.name, &body, format)?;
-    let there: BTreeSet<&str> = scrape.points.iter().map(|point| &*point.name).collect();
-    let missing = adapter
-        .metrics()
-        .filter(|metric| !there.contains(metric.as_str()) && !adapter.is_lazy(metric));
+    let PageRead { metrics, report, .. } = read_page(&target.name, &body, format)?;
+    let read: BTreeSet<String> = adapter.metrics().collect();
     Ok(Page {
         took_s,
-        samples: scrape.report.samples,
-        bad_lines: scrape.report.problem_count,
-        prometheus_accepts: scrape.report.prometheus_accepts(),
+        samples: report.samples,
+        bad_line_count: report.problem_count,
+        bad_lines: degraded(&report),
+        prometheus_accepts: report.prometheus_accepts(),
         lost: cross_check(&body, format).map_err(too_large)?.lost,
-        missing: missing.collect(),
+        present: read.intersection(&metrics).cloned().collect(),
     })
 }
 
 /// The signals that some source gives.
 pub fn given(sources: &[Checked]) -> BTreeSet<String> {
-    let entries = sources.iter().flat_map(|source| &source.adapter.signals);
-    entries.filter(|(_, entry)| entry.quality().is_some()).map(|(name, _)| name.clone()).collect()
+    let words = sources.iter().flat_map(Checked::words);
+    words.filter(|word| word.quality.is_ok()).map(|word| word.signal.to_owned()).collect()
 }

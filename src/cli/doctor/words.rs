@@ -25,8 +25,17 @@ pub fn of(report: &Report) -> String {
         let Adapter { name, title, verified, .. } = &*source.adapter;
         let _ = writeln!(text, "{}  adapter {name}: {title}, {}", source.name, verified.word());
         text.push_str(&seen(source));
-        text.push_str(&signals(&source.adapter));
+        text.push_str(&signals(source));
         text.push('\n');
+    }
+    let silent: Vec<&str> = report
+        .sources
+        .iter()
+        .filter(|source| !source.has_answered())
+        .map(|source| source.name.as_str())
+        .collect();
+    if !silent.is_empty() {
+        let _ = writeln!(text, "once {} answers:", silent.join(", "));
     }
     text.push_str(&causes(&report.causes));
     text.push('\n');
@@ -49,7 +58,7 @@ fn seen(source: &Checked) -> String {
             Err(error) => format!("  does not answer: {error}\n"),
         },
         Seen::Instances(Ok(all)) => {
-            instances(all) + &source.page().map_or_else(String::new, |sum| page(&sum))
+            instances(all) + &source.page().map_or_else(String::new, |sum| page(&sum, source))
         }
         Seen::Instances(Err(error)) => format!("  instances are not known: {error}\n"),
     }
@@ -88,12 +97,14 @@ fn from_prometheus(answers: &Answers) -> String {
     text
 }
 
-fn page(page: &Page) -> String {
-    let Page { took_s, samples, bad_lines, lost, .. } = page;
+fn page(page: &Page, of: &Checked) -> String {
+    let Page { took_s, samples, bad_line_count, bad_lines, lost, .. } = page;
     let mut text = format!("  answered in {took_s:.2} s with {samples} samples\n");
-    if *bad_lines > 0 {
-        let verdict = if page.prometheus_accepts { "keeps the rest" } else { "rejects the page" };
-        let _ = writeln!(text, "  {bad_lines} bad lines: Prometheus {verdict}");
+    if *bad_line_count > 0 {
+        let _ = writeln!(text, "  {bad_line_count} bad lines: Prometheus would reject this target");
+    }
+    for (line, reason) in bad_lines.iter().take(NAMED_MAX) {
+        let _ = writeln!(text, "    line {line}: {reason}");
     }
     if *lost > 0 {
         let _ = writeln!(
@@ -101,27 +112,31 @@ fn page(page: &Page) -> String {
             "  the prometheus-parse family of parsers loses {lost} of your {samples} samples, without a word"
         );
     }
-    if !page.missing.is_empty() {
-        let missing: Vec<_> = page.missing.iter().map(String::as_str).collect();
+    let missing: Vec<_> = of.missing_on(page).into_iter().collect();
+    if !missing.is_empty() {
         let _ = writeln!(text, "  not on its page: {}", missing.join(", "));
     }
     text
 }
 
-fn signals(adapter: &Adapter) -> String {
+fn signals(source: &Checked) -> String {
     let mut text = String::new();
+    if !source.has_answered() {
+        text.push_str("  when it answers it should tell, by its adapter:\n");
+    }
+    let words = source.words();
     for quality in [Quality::Exact, Quality::LowerBound, Quality::Inferred] {
-        let of = adapter.signals.iter().filter(|(_, entry)| entry.quality() == Some(quality));
-        let names: Vec<&str> = of.map(|(name, _)| name.as_str()).collect();
+        let of = words.iter().filter(|word| word.quality.as_ref() == Ok(&quality));
+        let names: Vec<&str> = of.map(|word| word.signal).collect();
         if !names.is_empty() {
             let _ = writeln!(text, "  {:<12} {}", quality.word(), names.join(", "));
         }
     }
     // Signals that are absent for the same reason share a line.
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, entry) in &adapter.signals {
-        if entry.quality().is_none() {
-            reasons.entry(entry.note().unwrap_or_default()).or_default().push(name);
+    for word in &words {
+        if let Err(why) = &word.quality {
+            reasons.entry(why).or_default().push(word.signal);
         }
     }
     for (why, names) in reasons {

@@ -80,6 +80,50 @@ impl Adapter {
         self.signals.values().flat_map(Entry::metrics)
     }
 
+    /// How well a signal can be read where the metrics are there that `has` says.
+    ///
+    /// # Errors
+    ///
+    /// With the reason, where it cannot.
+    pub fn quality_where(
+        &self,
+        signal: &str,
+        has: &impl Fn(&str) -> bool,
+    ) -> Result<Quality, String> {
+        let readings = match self.signals.get(signal) {
+            Some(Entry::Readings(readings)) => readings,
+            Some(Entry::Absent(why)) => return Err(why.clone()),
+            None => return Err(format!("no metric of adapter {} says it", self.name)),
+        };
+        let mut why = None;
+        for reading in readings {
+            match self.lacks(reading, has) {
+                None => return Ok(reading.quality),
+                Some(lack) => why = why.or(Some(lack)),
+            }
+        }
+        Err(why.unwrap_or_default())
+    }
+
+    /// What a reading needs and is not there. Of a record, a list or a choice one part is enough.
+    fn lacks(&self, reading: &Reading, has: &impl Fn(&str) -> bool) -> Option<String> {
+        let metrics = reading.metrics();
+        let mut missing = metrics.iter().filter(|metric| !has(metric) && !self.is_lazy(metric));
+        let (first, count) = (missing.next(), missing.count() + 1);
+        let parts_do = !matches!(reading.form, Form::Value(_) | Form::Counts(_));
+        if let Some(metric) = first.filter(|_| !parts_do || count == metrics.len()) {
+            return Some(format!("does not export {metric}"));
+        }
+        let unread = |name: &&str| self.quality_where(name, has).is_err();
+        let signals = reading.signals();
+        let (first, count) = (
+            signals.iter().copied().find(|name| unread(&name)),
+            signals.iter().filter(|name| unread(name)).count(),
+        );
+        let name = first.filter(|_| !parts_do || count == signals.len())?;
+        Some(format!("{name} is unknown"))
+    }
+
     /// The metrics that are counted over a span of their own, each with its longest.
     #[must_use]
     pub fn spans(&self) -> BTreeMap<String, Duration> {

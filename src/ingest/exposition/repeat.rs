@@ -18,7 +18,7 @@ use memchr::{memchr, memrchr};
 
 use super::text::{Place, Text};
 use super::{BODY_BYTES_MAX, Format, Reader, Report, Sample, TooLarge, number};
-use crate::ingest::parsed::SERIES_MAX;
+use crate::ingest::page::SERIES_MAX;
 use crate::signal::promql::{is_stale_marker, stale_marker};
 use crate::signal::{Mono, SeriesId, WATCHED};
 

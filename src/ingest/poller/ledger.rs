@@ -13,7 +13,7 @@ use crate::signal::Mono;
 use super::super::assembler::{Assembler, ONLY, Page, SourceId, SourceRules, WINDOW};
 use super::super::exposition::{BODY_BYTES_MAX, TooLarge};
 use super::super::observation::{Observation, SourceStatus};
-use super::super::parsed::degraded;
+use super::super::page::degraded;
 use super::super::prometheus::{Answers, PrometheusError};
 use super::super::scrape::{ScrapeError, no_sample};
 use super::{
@@ -170,7 +170,8 @@ fn read(
     let report = assembler.accept(id, instance, page, at).map_err(|TooLarge { .. }| {
         ScrapeError::TooLarge { source_name: source.to_owned(), limit: BODY_BYTES_MAX }
     })?;
-    no_sample(source, &report).map_or_else(|| Ok((report.samples, degraded(&report))), Err)
+    no_sample(source, report.samples, &report)
+        .map_or_else(|| Ok((report.samples, degraded(&report))), Err)
 }
 
 impl Kept {

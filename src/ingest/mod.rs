@@ -12,6 +12,7 @@ mod alertmanager;
 mod alerts;
 mod assembler;
 mod cross_check;
+mod cursor;
 mod discovery;
 pub mod exposition;
 mod intake;

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::signal::{WATCHED, parse_duration};
 
+use super::super::cursor::Cursor;
 use super::ast::{Expr, Fold, Keep, Matcher, Op, Pattern, Selector, Series};
 
 /// Longest expression, in bytes.
@@ -65,8 +66,7 @@ pub fn parse_selector(text: &str) -> Result<Selector, ExpressionError> {
 }
 
 struct Parser<'a> {
-    text: &'a str,
-    at: usize,
+    cursor: Cursor<'a>,
     depth: usize,
 }
 
@@ -74,7 +74,7 @@ type Parsed<T> = Result<T, ExpressionError>;
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Parsed<Self> {
-        let parser = Self { text, at: 0, depth: 0 };
+        let parser = Self { cursor: Cursor::new(text), depth: 0 };
         if text.len() > EXPRESSION_BYTES_MAX {
             return Err(parser.error(format!("longer than {EXPRESSION_BYTES_MAX} bytes")));
         }
@@ -82,23 +82,15 @@ impl<'a> Parser<'a> {
     }
 
     fn error(&self, message: impl Into<String>) -> ExpressionError {
-        let at = self.text.get(..self.at).map_or(0, |read| read.chars().count()) + 1;
-        ExpressionError { message: message.into(), at }
+        ExpressionError { message: message.into(), at: self.cursor.place() }
     }
 
     fn rest(&mut self) -> &'a str {
-        let rest = &self.text[self.at..];
-        let trimmed = rest.trim_start();
-        self.at += rest.len() - trimmed.len();
-        trimmed
+        self.cursor.rest()
     }
 
     fn eat(&mut self, token: &str) -> bool {
-        let found = self.rest().starts_with(token);
-        if found {
-            self.at += token.len();
-        }
-        found
+        self.cursor.eat(token)
     }
 
     fn expect(&mut self, token: &str) -> Parsed<()> {
@@ -123,14 +115,14 @@ impl<'a> Parser<'a> {
         if word.is_empty() {
             return Err(self.error(format!("{what} is expected")));
         }
-        self.at += word.len();
+        self.cursor.at += word.len();
         Ok(word)
     }
 
     fn eat_word(&mut self, word: &str) -> bool {
         let found = self.peek_word() == word;
         if found {
-            self.at += word.len();
+            self.cursor.at += word.len();
         }
         found
     }
@@ -150,17 +142,16 @@ impl<'a> Parser<'a> {
         if !number.is_finite() {
             return Err(self.error("the number is too large"));
         }
-        self.at += end;
+        self.cursor.at += end;
         Ok(number)
     }
 
     fn text(&mut self) -> Parsed<&'a str> {
-        if !self.rest().starts_with('"') {
+        let Some(inside) = self.rest().strip_prefix('"') else {
             return Err(self.error("a text in double quotes is expected"));
-        }
-        let inside = &self.text[self.at + 1..];
+        };
         let end = inside.find('"').ok_or_else(|| self.error("the text has no closing quote"))?;
-        self.at += end + 2;
+        self.cursor.at += end + 2;
         Ok(&inside[..end])
     }
 
@@ -192,7 +183,7 @@ impl<'a> Parser<'a> {
                 Some(b'-') => Op::Subtract,
                 _ => return Ok(left),
             };
-            self.at += 1;
+            self.cursor.at += 1;
             left = binary(op, left, self.product()?);
         }
     }
@@ -205,7 +196,7 @@ impl<'a> Parser<'a> {
                 Some(b'/') => Op::Divide,
                 _ => return Ok(left),
             };
-            self.at += 1;
+            self.cursor.at += 1;
             left = binary(op, left, self.atom()?);
         }
     }
@@ -242,12 +233,12 @@ impl<'a> Parser<'a> {
     }
 
     fn fold(&mut self) -> Parsed<Expr> {
-        let start = self.at;
+        let start = self.cursor.at;
         let Some(fold) = fold(self.word("a fold")?) else {
             return Err(self.error("`sum`, `min`, `max` or `count` is expected"));
         };
         if self.peek_word() == "by" {
-            self.at = start;
+            self.cursor.at = start;
             return Err(self.error("groups are several numbers; put `sum(...)` or the like around"));
         }
         self.expect("(")?;
@@ -269,7 +260,7 @@ impl<'a> Parser<'a> {
         let Some(span) = parse_duration(text).filter(|span| *span <= SPAN_MAX) else {
             return Err(self.error("a span is expected, such as 15m, 1h at most,"));
         };
-        self.at += text.len();
+        self.cursor.at += text.len();
         self.expect(")")?;
         Ok(Expr::Over { of, span })
     }
@@ -310,7 +301,7 @@ impl<'a> Parser<'a> {
                 rest if rest.starts_with('>') => Keep::Above,
                 _ => return Ok(series),
             };
-            self.at += if keep == Keep::Equal { 2 } else { 1 };
+            self.cursor.at += if keep == Keep::Equal { 2 } else { 1 };
             let bound = self.number()?;
             series = Series::Kept { keep, bound, of: Box::new(series) };
         }

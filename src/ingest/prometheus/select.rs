@@ -9,6 +9,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::promql;
+use crate::ingest::cursor::Cursor;
 
 /// Longest text, in bytes.
 const SELECT_BYTES_MAX: usize = 1_000;
@@ -34,7 +35,7 @@ impl FromStr for Select {
     type Err = SelectError;
 
     fn from_str(text: &str) -> Result<Self, SelectError> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = Reader(Cursor::new(text));
         if text.len() > SELECT_BYTES_MAX {
             return Err(reader.error(format!("longer than {SELECT_BYTES_MAX} bytes")));
         }
@@ -74,28 +75,19 @@ impl fmt::Display for Select {
     }
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
-}
+struct Reader<'a>(Cursor<'a>);
 
 impl<'a> Reader<'a> {
     fn error(&self, message: impl Into<String>) -> SelectError {
-        let at = self.text.get(..self.at).map_or(0, |read| read.chars().count()) + 1;
-        SelectError { message: message.into(), at }
+        SelectError { message: message.into(), at: self.0.place() }
     }
 
     fn rest(&mut self) -> &'a str {
-        let rest = &self.text[self.at..];
-        let trimmed = rest.trim_start();
-        self.at += rest.len() - trimmed.len();
-        trimmed
+        self.0.rest()
     }
 
     fn eat(&mut self, token: &str) -> bool {
-        let found = self.rest().starts_with(token);
-        self.at += if found { token.len() } else { 0 };
-        found
+        self.0.eat(token)
     }
 
     fn at_end(&mut self, in_braces: bool) -> bool {
@@ -116,7 +108,7 @@ impl<'a> Reader<'a> {
         if label == "__name__" {
             return Err(self.error("`__name__` is chosen by the adapter, not here"));
         }
-        self.at += label.len();
+        self.0.at += label.len();
         Ok(label.to_owned())
     }
 
@@ -139,14 +131,14 @@ impl<'a> Reader<'a> {
         while let Some((offset, c)) = characters.next() {
             match c {
                 c if c == quote => {
-                    self.at += offset + 1;
+                    self.0.at += offset + 1;
                     return Ok(value);
                 }
                 '\\' => match characters.next() {
                     Some((_, 'n')) => value.push('\n'),
                     Some((_, escaped @ ('\\' | '"' | '\''))) => value.push(escaped),
                     _ => {
-                        self.at += offset;
+                        self.0.at += offset;
                         return Err(self.error("`\\` stands before none of `\\`, `\"`, `'`, `n`"));
                     }
                 },

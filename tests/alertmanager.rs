@@ -1,11 +1,14 @@
 //! Alerts and silences of a real Alertmanager, and what an odd or broken one costs: one round.
 
+mod eventually;
+
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
+use eventually::{PATIENCE, eventually};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -13,10 +16,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use weir::ingest::{Access, AlertSource, AlertState, AlertWatch, Alertmanager, Alerts, Severity};
 use weir::signal::Mono;
-
-/// The longest that anything here waits for something to become true.
-const PATIENCE: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_millis(50);
 
 /// A port that was free a moment ago.
 fn free() -> SocketAddr {
@@ -83,18 +82,6 @@ impl Drop for Server {
 
 fn asked(url: &str) -> Alertmanager {
     Alertmanager::new("am", url, Access::default(), Duration::from_secs(2)).expect("a client")
-}
-
-async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(STEP).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
 fn alert(name: &str, severity: &str) -> Value {

@@ -4,15 +4,17 @@
 //! ends in what the table really says. The store here is a model in memory; the admin API's client
 //! is tested in `flag_admin.rs`.
 
-use std::collections::{BTreeMap, VecDeque};
+mod flag_table;
+
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use weir::admission::{FLAGS, Settings};
+use weir::admission::Settings;
 use weir::flag::{
     self, Author, Capabilities, CompareAndSet, Conclusion, Effective, Evidence, FlagEvent,
-    FlagState, FlagTable, Flip, FlipEnd, FlipError, FlipLog, FlipReport, Intent, Outcome, Plan,
-    REREADS_MAX, Revision, Store, StoreError, Terms,
+    FlagTable, Flip, FlipEnd, FlipError, FlipLog, FlipReport, Intent, Outcome, Plan, REREADS_MAX,
+    Revision, Store, StoreError, Terms,
 };
 
 /// What the store does with the next change.
@@ -43,21 +45,7 @@ fn note(trace: &Trace, what: &'static str) {
 }
 
 fn table() -> FlagTable {
-    let flags = FLAGS.iter().map(|def| {
-        let base = Settings::default().get(def.key).expect("flag of the table");
-        FlagState {
-            key: def.key.to_owned(),
-            safe: def.safe_value(&base),
-            effective: BTreeMap::from([("gw-1".to_owned(), base.clone())]),
-            base,
-            overridden: None,
-            revision: Revision(0),
-            by: None,
-            at: None,
-            expires: None,
-        }
-    });
-    FlagTable { revision: Revision(41), flags: flags.collect() }
+    flag_table::table(&Settings::default())
 }
 
 fn store_into(table: &mut FlagTable, plan: &Plan, by: &str) {

@@ -4,6 +4,9 @@
 //! the wire structs that the real gateway uses, so that shapes cannot drift apart; what the real
 //! one decides is tested with the real one.
 
+#[path = "../flag_table/mod.rs"]
+mod flag_table;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +16,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chrono::Utc;
-use weir::admission::{FLAGS, FlagValue, Settings};
+use weir::admission::{FlagValue, Settings};
 use weir::flag::wire::{
     APPLY_PATH, ApplyBody, EVENTS_PATH, ErrorBody, ErrorCode, EventChangeRow, EventRow, EventsBody,
     FLAGS_PATH, SNAPSHOT_PATH, SnapshotsBody, TableBody, parse_if_match,
 };
-use weir::flag::{EventKind, FlagState, FlagTable, Revision};
+use weir::flag::{EventKind, FlagTable};
 use weir::signal::{Snapshot, Value};
 
 /// The only token that it accepts.
@@ -49,21 +52,7 @@ impl Fake {
             retry_max_attempts: 3,
             ..Settings::default()
         };
-        let flags = FLAGS.iter().map(|def| {
-            let base = storm.get(def.key).expect("flag of the table");
-            FlagState {
-                key: def.key.to_owned(),
-                safe: def.safe_value(&base),
-                effective: BTreeMap::from([("gw-1".to_owned(), base.clone())]),
-                base,
-                overridden: None,
-                revision: Revision(0),
-                by: None,
-                at: None,
-                expires: None,
-            }
-        });
-        let table = FlagTable { revision: Revision(41), flags: flags.collect() };
+        let table = flag_table::table(&storm);
         let state = Arc::new(Mutex::new(Inner {
             table,
             events: Vec::new(),

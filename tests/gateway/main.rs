@@ -1,6 +1,8 @@
 //! The gateway over real sockets: what callers, the provider, operators and scrapers get from it.
 
 mod answers;
+#[path = "../eventually/mod.rs"]
+mod eventually;
 mod faults;
 mod flags;
 mod identity;

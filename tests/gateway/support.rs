@@ -21,28 +21,13 @@ use weir::drill::{provider_http, scenario};
 use weir::gateway::{Gateway, GatewayConfig, ScopeEntry};
 use weir::ingest::exposition;
 
-/// The longest that anything here waits for something to become true.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-const STEP: Duration = Duration::from_millis(5);
+pub use crate::eventually::{PATIENCE, eventually};
 
 /// Where embeddings are made.
 pub const EMBEDDINGS: &str = "/v1/embeddings";
 
 /// One scope without a tight quota, for every model.
 pub const WIDE: &str = "name = 'sim/main/all'\nrpm = 600_000\ntpm = 600_000_000\n";
-
-/// Looks again until there is something, for at most [`PATIENCE`].
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(STEP).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("never: {what}"))
-}
 
 /// A whole answer.
 #[derive(Clone, Debug)]

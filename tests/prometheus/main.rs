@@ -2,6 +2,8 @@
 //! reads from the pages. Servers in trouble are made by hand, because a real one is hard to upset.
 
 mod agreement;
+#[path = "../eventually/mod.rs"]
+mod eventually;
 mod live;
 mod support;
 mod trouble;

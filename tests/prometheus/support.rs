@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use tempfile::TempDir;
@@ -14,8 +14,7 @@ use weir::ingest::prometheus::{Answers, Data, PrometheusApi, PrometheusConfig, P
 use weir::ingest::{Access, Adapter, Adapters, Assembler, OnePage, Page, SourceRules};
 use weir::signal::{Mono, Snapshot};
 
-/// The longest that anything here waits for something to become true.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub use crate::eventually::{PATIENCE, eventually};
 
 /// What rates are taken over.
 pub const WINDOW: Duration = Duration::from_secs(6);
@@ -202,16 +201,4 @@ pub fn text(path: &str) -> String {
     let mut text = String::new();
     GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("gzip");
     text
-}
-
-/// Looks again until there is something, for at most [`PATIENCE`].
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(Instant::now() < until, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }

@@ -63,8 +63,6 @@ pub struct Ratio(f64);
 impl Ratio {
     /// Nothing.
     pub const ZERO: Self = Self(0.0);
-    /// All of it.
-    pub const ONE: Self = Self(1.0);
 
     /// A checked ratio: `None` outside 0..=1 and for NaN.
     #[must_use]

@@ -14,7 +14,7 @@ use support::{after, at, look_at, table, wall, watch, watched};
 use weir::diagnosis::{Change, Level, What};
 use weir::flag::Outcome;
 use weir::ingest::{Alert, AlertState, Alerts, Observation, Severity, Silence};
-use weir::signal::Value;
+use weir::signal::{Quality, Value};
 use weir::tui::app::{Effect, Model, Msg, update};
 use weir::tui::theme::{ASCII, Depth, UNICODE};
 use weir::tui::view::render;
@@ -458,4 +458,37 @@ fn a_chart_shows_the_least_of_a_column_below_the_most() {
     let screen = shot(&model, &COLOUR, 120, 40);
     assert!(screen.contains('▒'), "spikes stand above what was always reached: {screen}");
     assert!(shot(&model, &PLAIN, 120, 40).contains('%'));
+}
+
+#[test]
+fn a_lower_bound_is_not_taken_for_the_truth() {
+    let bounded = |amplification: f64| {
+        let model = knowing(|_, observation| {
+            for scope in &mut observation.scopes {
+                let snapshot = Arc::make_mut(scope);
+                snapshot.signals.remove("originals_rps");
+                for (signal, value) in
+                    [("amplification", Some(amplification)), ("offered_rps", None)]
+                {
+                    let reading = snapshot.signals.get_mut(signal).expect("known");
+                    reading.quality = Quality::LowerBound;
+                    if let Some(value) = value {
+                        reading.value = Value::Number(value);
+                    }
+                }
+            }
+        });
+        [(80, 24), (200, 50)].map(|(width, height)| shot(&model, &COLOUR, width, height))
+    };
+    for text in bounded(1.06).iter().chain(&bounded(1.6)) {
+        assert!(text.contains("offered   ") && text.contains("≥1,"), "{text}");
+        assert!(text.contains("of requests"), "nobody tells originals: {text}");
+        assert!(!text.contains("one each"), "{text}");
+    }
+    let [narrow, wide] = bounded(1.06);
+    assert!(narrow.contains("≥1.06x"), "{narrow}");
+    assert!(wide.contains("this or more"), "{wide}");
+    assert!(bounded(1.6)[1].contains("raised, or more"));
+    let plain = knowing(|_, _| {});
+    assert!(!shot(&plain, &COLOUR, 80, 24).contains('≥'));
 }

@@ -15,6 +15,8 @@ pub struct Glyphs {
     pub unknown: &'static str,
     /// Too old.
     pub stale: &'static str,
+    /// Before a number that is a lower bound.
+    pub at_least: &'static str,
     /// From old to new.
     pub arrow: &'static str,
     /// The row under the cursor, and the meter that binds.
@@ -50,6 +52,7 @@ pub static UNICODE: Glyphs = Glyphs {
     crit: "✗",
     unknown: "?",
     stale: "~",
+    at_least: "≥",
     arrow: "→",
     pointer: "▸",
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
@@ -72,6 +75,7 @@ pub static ASCII: Glyphs = Glyphs {
     crit: "X",
     unknown: "?",
     stale: "~",
+    at_least: ">",
     arrow: "->",
     pointer: ">",
     levels: ["_", ".", ",", "-", "=", "+", "*", "#"],

@@ -21,15 +21,15 @@ pub use queue::queue;
 pub use quota::quota;
 pub use work::work;
 
-/// What stands before a number that is a lower bound.
-const AT_LEAST: &str = ">=";
-
 /// A number of a signal in its unit, or `?`, or `?` with the age of what was known. A lower bound is
 /// marked as one, because a reader takes a bare number for the truth.
-fn text(model: &Model, path: &str, format: fn(f64) -> String) -> (String, Role) {
+fn text(model: &Model, look: &Appearance, path: &str, format: fn(f64) -> String) -> (String, Role) {
     match model.signal(path) {
         Shown::Known { value: Value::Number(number), reading, .. } => {
-            let mark = if reading.quality == Quality::LowerBound { AT_LEAST } else { "" };
+            let mark = match reading.quality {
+                Quality::LowerBound => look.glyphs.at_least,
+                Quality::Exact | Quality::Inferred => "",
+            };
             (format!("{mark}{}", format(*number)), Role::Plain)
         }
         Shown::Known { .. } | Shown::Unknown { .. } => ("?".to_owned(), Role::Unknown),
@@ -44,7 +44,7 @@ pub fn shown(
     path: &str,
     format: fn(f64) -> String,
 ) -> Span<'static> {
-    let (text, role) = text(model, path, format);
+    let (text, role) = text(model, look, path, format);
     Span::styled(text, look.style(role))
 }
 
@@ -66,7 +66,7 @@ fn title(name: &'static str, look: &Appearance) -> Line<'static> {
 pub fn latency(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(title("latency p95", look), area, look, buf);
     let part = |label: &'static str, signal: &'static str, width: u16| {
-        let (value, role) = text(model, signal, seconds);
+        let (value, role) = text(model, look, signal, seconds);
         let before = model
             .trends()
             .and_then(|trends| trends.at(signal, model.trends_end().checked_sub(900)?))

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{AT_LEAST, shown, text, title};
+use super::{shown, text, title};
 use crate::signal::{Quality, Value};
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
@@ -42,13 +42,14 @@ fn is_lower_bound(model: &Model) -> bool {
 pub fn attempts(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(title("attempts per original", look), area, look, buf);
     let role = amplification_role(model);
-    let (value, _) = text(model, "amplification", factor);
+    let (value, _) = text(model, look, "amplification", factor);
     let large = inner.width >= 50 && inner.height > BIG_ROWS;
     let mut content = Vec::new();
     if large {
         let width = inner.width.min(34);
         // The number alone: `1.00x` would be wider than its place.
-        let digits = value.trim_start_matches(AT_LEAST).split(['x', ' ']).next().unwrap_or("?");
+        let digits =
+            value.trim_start_matches(look.glyphs.at_least).split(['x', ' ']).next().unwrap_or("?");
         lines(big(digits, role, look), Rect { width, height: BIG_ROWS, ..inner }, buf);
         let side = Rect { x: inner.x + width, width: inner.width - width, ..inner };
         let mut beside = vec![status_line(model, role, look)];
@@ -86,7 +87,7 @@ fn status_line(model: &Model, role: Role, look: &Appearance) -> Line<'static> {
         _ if is_lower_bound(model) => "this or more",
         _ => "unknown",
     };
-    let allowed = text(model, "max_attempts_configured", count).0;
+    let allowed = text(model, look, "max_attempts_configured", count).0;
     Line::from(vec![
         Span::styled(format!("{} {word}", look.mark(role)), look.style(role)),
         Span::styled(format!("  allowed {allowed}"), look.style(Role::Dim)),
@@ -155,7 +156,7 @@ fn layer_rows(model: &Model, look: &Appearance) -> Vec<Line<'static>> {
 
 fn first_amplifier(model: &Model, look: &Appearance) -> Line<'static> {
     let layers = layers(model);
-    let allowed = text(model, "max_attempts_configured", count).0;
+    let allowed = text(model, look, "max_attempts_configured", count).0;
     match amplifier(&layers) {
         _ if layers.is_empty() => Line::styled(" first amplifier ?", look.style(Role::Unknown)),
         Some(index) => Line::from(vec![
@@ -178,7 +179,7 @@ fn gate_refuses(model: &Model, look: &Appearance) -> Span<'static> {
 fn retry_lines(model: &Model, look: &Appearance) -> Vec<Line<'static>> {
     let refusals = |signal: &str| {
         let bad = model.number(signal).is_some_and(|value| value > 0.05);
-        let (text, role) = text(model, signal, rate);
+        let (text, role) = text(model, look, signal, rate);
         Span::styled(text, look.style(if bad { Role::Crit } else { role }))
     };
     vec![

@@ -73,7 +73,7 @@ fn lane(
     let deadline = deadline.map_or_else(|| "?".to_owned(), |deadline| format!("{deadline}s"));
     Line::from(vec![
         Span::raw(format!(" {name:<11}")),
-        Span::raw(format!("{:>7} ", text(model, depth, count).0)),
+        Span::raw(format!("{:>7} ", text(model, look, depth, count).0)),
         Span::styled(format!("{age:>7}"), look.style(role)),
         Span::styled(format!(" / {deadline}"), look.style(Role::Dim)),
         Span::styled(late, look.style(role)),

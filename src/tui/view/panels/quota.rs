@@ -57,7 +57,7 @@ fn meter(
     width: usize,
 ) -> Line<'static> {
     let mark = if binds { look.glyphs.pointer } else { " " };
-    let (allowed, _) = text(model, limit_signal, limit);
+    let (allowed, _) = text(model, look, limit_signal, limit);
     match model.signal(headroom) {
         Shown::Known { value: Value::Number(share), age_s, .. } => {
             // An empty meter is the sign of a storm only while the provider refuses; a gate that

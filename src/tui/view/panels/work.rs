@@ -24,14 +24,14 @@ pub fn work(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let knows = |signal| model.number(signal).is_some();
     let of_requests = knows("served_share") && !knows("originals_rps");
     let of = if of_requests { "requests" } else { "originals" };
-    let served = format!("{} of {of}", text(model, "served_share", percent).0);
-    let by = text(model, "client_multiplication", |value| format!("{value:.1}")).0;
+    let served = format!("{} of {of}", text(model, look, "served_share", percent).0);
+    let by = text(model, look, "client_multiplication", |value| format!("{value:.1}")).0;
     let clients = (format!("x{by} by clients"), clients_role(model));
     let sheds = model.number("shed_rps").is_some_and(|value| value > 0.05);
     let shed = (shed_note(model), if sheds { Role::Warn } else { Role::Dim });
     let flow = |label, signal, note| flow(model, look, label, signal, note, width);
     let pair = |label: &'static str, left: &str, other: &'static str, right: &str| {
-        let (value, role) = text(model, left, rate);
+        let (value, role) = text(model, look, left, rate);
         Line::from(vec![
             Span::raw(format!(" {label:<10}")),
             Span::styled(format!("{value:>9} "), look.style(role)),
@@ -69,7 +69,7 @@ fn flow(
     (note, note_role): (String, Role),
     width: usize,
 ) -> Line<'static> {
-    let (value, role) = text(model, signal, rate);
+    let (value, role) = text(model, look, signal, rate);
     let role = if role == Role::Plain { Role::Strong } else { role };
     let note = if note.is_empty() { note } else { format!("{note:<NOTE_CELLS$}") };
     let mut spans = vec![

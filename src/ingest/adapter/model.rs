@@ -117,7 +117,7 @@ impl Adapter {
         let unread = |name: &&str| self.quality_where(name, has).is_err();
         let signals = reading.signals();
         let (first, count) = (
-            signals.iter().copied().find(|name| unread(&name)),
+            signals.iter().copied().find(|name| unread(name)),
             signals.iter().filter(|name| unread(name)).count(),
         );
         let name = first.filter(|_| !parts_do || count == signals.len())?;

@@ -14,12 +14,14 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod identity;
+mod limit;
 mod queue;
 mod refusal;
 mod retry;
 mod said;
 mod scope;
 mod settings;
+mod shared;
 
 pub use breaker::{Breaker, State as BreakerState};
 pub use budget::{Bucket, Budget};
@@ -30,6 +32,7 @@ pub use counters::{
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
 pub use identity::{ChainEntry, Identity, Original, Originals};
+pub use limit::{Limit, Semantics};
 pub use queue::{Lane, Queue};
 pub use refusal::{Reason, Refusal};
 pub use said::{MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
@@ -37,4 +40,7 @@ pub use scope::{DatedReading, Scope, ScopeConfig};
 pub use settings::{
     Direction, FLAGS, FlagDef, FlagError, FlagValue, Kind, Mode, NamedPlan, PLANS, RetryOwner,
     Safe, Settings, flag,
+};
+pub use shared::{
+    Binding, Claim, Demand, Mirror, Outcome, Receipt, Report, Rules, SharedBreaker, Verdict,
 };

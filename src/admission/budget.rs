@@ -1,324 +1,351 @@
-//! Request and token budgets of one quota scope.
+//! The meters of one quota scope together: all are debited or none.
 //!
-//! A continuous token bucket per meter (the method of RFC 2697's committed rate), with a burst of
-//! seconds rather than of a minute: providers judge in slices of 1 s and 10 s. Both meters are
-//! debited or neither. What is reserved is an estimate; `settle` replaces it by the bill.
+//! What is reserved is an estimate; `settle` replaces it by the bill. The provider's own readings
+//! correct the meters downward. Knows neither queue nor breaker.
 
 use std::time::Duration;
 
+use super::limit::Limit;
+use super::meter::Metered;
+use super::shared::Demand;
+use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 
-/// Seconds of quota that may be used at once.
-pub const BURST_S: f64 = 1.0;
+/// The shortest window that a provider's reading speaks of.
+const MINUTE: Duration = Duration::from_mins(1);
 
-/// One meter, refilled continuously. May run into debt when a request is larger than the burst,
-/// or when a bill is larger than its estimate; then nothing passes until the debt is refilled.
-#[derive(Clone, Debug)]
-pub struct Bucket {
-    per_second: f64,
-    capacity: f64,
-    level: f64,
-    updated: Mono,
-}
-
-impl Bucket {
-    /// An empty bucket: what the provider still has for us is not known at the start, so nothing is
-    /// assumed.
-    #[must_use]
-    pub fn new(per_second: f64, now: Mono) -> Self {
-        Self { per_second, capacity: (per_second * BURST_S).max(1.0), level: 0.0, updated: now }
-    }
-
-    /// What could be taken now. Negative while in debt.
-    #[must_use]
-    pub fn level(&self, now: Mono) -> f64 {
-        let passed = now.saturating_since(self.updated).as_secs_f64();
-        (self.level + passed * self.per_second).min(self.capacity)
-    }
-
-    /// The refill rate, per second.
-    #[must_use]
-    pub const fn per_second(&self) -> f64 {
-        self.per_second
-    }
-
-    /// The level over the capacity, 0..1.
-    #[must_use]
-    pub fn headroom(&self, now: Mono) -> f64 {
-        (self.level(now) / self.capacity).clamp(0.0, 1.0)
-    }
-
-    /// Changes the rate from `now` on and keeps the level, cut to the new burst.
-    pub fn set_rate(&mut self, per_second: f64, now: Mono) {
-        self.advance(now);
-        self.per_second = per_second;
-        self.capacity = (per_second * BURST_S).max(1.0);
-        self.level = self.level.min(self.capacity);
-    }
-
-    /// Time until `amount` may be taken; zero when it may be taken now, `None` when never.
-    #[must_use]
-    pub fn wait(&self, amount: f64, now: Mono) -> Option<Duration> {
-        let lacking = amount.min(self.capacity) - self.level(now);
-        if lacking <= 0.0 {
-            return Some(Duration::ZERO);
-        }
-        if self.per_second <= 0.0 {
-            return None;
-        }
-        // Rounded up by a nanosecond, so that the wake-up at this instant finds the amount there.
-        Duration::try_from_secs_f64(lacking / self.per_second)
-            .ok()
-            .map(|wait| wait + Duration::from_nanos(1))
-    }
-
-    /// Takes `amount`, into debt if need be.
-    pub fn take(&mut self, amount: f64, now: Mono) {
-        self.advance(now);
-        self.level -= amount;
-    }
-
-    /// Gives `amount` back, up to the burst.
-    pub fn give(&mut self, amount: f64, now: Mono) {
-        self.advance(now);
-        self.level = (self.level + amount).min(self.capacity);
-    }
-
-    /// Lowers the level to `ceiling`; never raises it.
-    pub fn cap(&mut self, ceiling: f64, now: Mono) {
-        self.advance(now);
-        self.level = self.level.min(ceiling.max(-self.capacity));
-    }
-
-    /// Empties the bucket; a debt stays.
-    pub fn drain(&mut self, now: Mono) {
-        self.cap(0.0, now);
-    }
-
-    fn advance(&mut self, now: Mono) {
-        self.level = self.level(now);
-        self.updated = self.updated.max(now);
-    }
-}
-
-/// What one attempt holds of both meters until it is settled.
+/// What one attempt holds of every meter until it is settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reservation {
-    /// Tokens reserved.
+    /// How much.
+    pub demand: Demand,
+    /// When it was made.
+    pub at: Mono,
+}
+
+/// What stands before a newcomer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ahead {
+    /// Requests.
+    pub requests: f64,
+    /// Their tokens.
     pub tokens: f64,
 }
 
-/// Which meter keeps a request waiting longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Binding {
-    /// The request meter.
-    Requests,
-    /// The token meter.
-    Tokens,
+impl Ahead {
+    /// Their amount of one meter. Queues count tokens together; kinds are split as in `like`.
+    fn of(&self, meter: Meter, like: &Demand) -> f64 {
+        let share = |part: f64| self.tokens * part / like.tokens().max(1.0);
+        match meter {
+            Meter::Requests | Meter::RequestsPerDay => self.requests,
+            Meter::Tokens | Meter::TokensPerDay => self.tokens,
+            Meter::InputTokens => share(like.input),
+            Meter::OutputTokens => share(like.output),
+            _ => 0.0,
+        }
+    }
+}
+
+/// A limit and the whole quota that it is a share of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// What may be used.
+    pub limit: Limit,
+    /// The provider's limit.
+    pub quota: f64,
 }
 
 /// The budgets of one quota scope. A meter without a limit does not bind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Budget {
-    requests: Option<Bucket>,
-    tokens: Option<Bucket>,
-    reserved_tokens: f64,
-    reserved_requests: f64,
+    meters: Vec<Metered>,
 }
 
 impl Budget {
-    /// Budgets for limits per minute, of which `share` is used.
+    /// Budgets of which nothing is used, at `factor` of their rates.
     #[must_use]
-    pub fn new(rpm: Option<f64>, tpm: Option<f64>, share: f64, now: Mono) -> Self {
-        let bucket = |limit: f64| Bucket::new(limit * share / 60.0, now);
-        Self {
-            requests: rpm.map(bucket),
-            tokens: tpm.map(bucket),
-            reserved_tokens: 0.0,
-            reserved_requests: 0.0,
-        }
+    pub fn new(allowances: &[Allowance], factor: f64, now: Mono) -> Self {
+        let meter = |one: &Allowance| Metered::new(one.limit, one.quota, factor, now);
+        Self { meters: allowances.iter().map(meter).collect() }
     }
 
-    /// Uses another share of the limits from now on.
-    pub fn set_share(&mut self, rpm: Option<f64>, tpm: Option<f64>, share: f64, now: Mono) {
-        for (bucket, limit) in [(&mut self.requests, rpm), (&mut self.tokens, tpm)] {
-            match (bucket.as_mut(), limit) {
-                (Some(bucket), Some(limit)) => bucket.set_rate(limit * share / 60.0, now),
-                (None, Some(limit)) => *bucket = Some(Bucket::new(limit * share / 60.0, now)),
-                (_, None) => *bucket = None,
+    /// Other limits from now on; what was used of a meter stays used.
+    pub fn set(&mut self, allowances: &[Allowance], factor: f64, now: Mono) {
+        let same = |a: &Limit, b: &Limit| (a.meter, a.window) == (b.meter, b.window);
+        self.meters.retain(|known| allowances.iter().any(|one| same(&one.limit, known.limit())));
+        for Allowance { limit, quota } in allowances {
+            match self.meters.iter_mut().find(|known| same(known.limit(), limit)) {
+                Some(known) => known.set(*limit, *quota, factor, now),
+                None => self.meters.push(Metered::new(*limit, *quota, factor, now)),
             }
         }
     }
 
-    /// Time until a request of `tokens` may start, after `requests_ahead` and `tokens_ahead` have.
-    /// `None` when it never may.
-    #[must_use]
+    /// Time until `demand` may start after those `ahead` have, and the meter that keeps it waiting
+    /// longest.
+    ///
+    /// # Errors
+    /// The meter that will never allow it.
     pub fn wait(
         &self,
-        tokens: f64,
-        requests_ahead: f64,
-        tokens_ahead: f64,
+        demand: &Demand,
+        ahead: &Ahead,
         now: Mono,
-    ) -> Option<(Duration, Binding)> {
-        let of = |bucket: &Option<Bucket>, own: f64, ahead: f64| match bucket {
-            None => Some(Duration::ZERO),
-            Some(bucket) => {
-                let mut after = bucket.clone();
-                after.take(ahead, now);
-                after.wait(own, now)
+    ) -> Result<(Duration, Option<Meter>), Meter> {
+        let mut longest = (Duration::ZERO, None);
+        for meter in &self.meters {
+            let kind = meter.limit().meter;
+            let (amount, before) = (demand.of(kind), ahead.of(kind, demand));
+            if amount <= 0.0 {
+                continue;
             }
-        };
-        let requests = of(&self.requests, 1.0, requests_ahead)?;
-        let tokens = of(&self.tokens, tokens, tokens_ahead)?;
-        Some(if tokens >= requests {
-            (tokens, Binding::Tokens)
-        } else {
-            (requests, Binding::Requests)
-        })
+            let wait = meter.wait(amount, before, now).ok_or(kind)?;
+            if wait > longest.0 {
+                longest = (wait, Some(kind));
+            }
+        }
+        Ok(longest)
     }
 
-    /// Debits both meters.
-    pub fn reserve(&mut self, tokens: f64, now: Mono) -> Reservation {
-        if let Some(bucket) = &mut self.requests {
-            bucket.take(1.0, now);
+    /// Debits every meter.
+    pub fn reserve(&mut self, demand: Demand, now: Mono) -> Reservation {
+        for meter in &mut self.meters {
+            meter.take(demand.of(meter.limit().meter), now);
         }
-        if let Some(bucket) = &mut self.tokens {
-            bucket.take(tokens, now);
-        }
-        self.reserved_requests += 1.0;
-        self.reserved_tokens += tokens;
-        Reservation { tokens }
+        Reservation { demand, at: now }
     }
 
-    /// Replaces a reservation by what was charged. `None`: nothing was (a refusal, or never sent).
-    pub fn settle(&mut self, reservation: Reservation, charged: Option<f64>, now: Mono) {
-        self.reserved_requests = (self.reserved_requests - 1.0).max(0.0);
-        self.reserved_tokens = (self.reserved_tokens - reservation.tokens).max(0.0);
-        if let Some(bucket) = &mut self.tokens {
-            bucket.give(reservation.tokens - charged.unwrap_or(0.0), now);
-        }
-        if charged.is_none()
-            && let Some(bucket) = &mut self.requests
-        {
-            bucket.give(1.0, now);
+    /// Replaces a reservation by what was charged. `None`: nothing was, not even the request.
+    pub fn settle(&mut self, held: &Reservation, charged: Option<Demand>, now: Mono) {
+        for meter in &mut self.meters {
+            let kind = meter.limit().meter;
+            let charged = charged.map_or(0.0, |charged| charged.of(kind));
+            meter.settle(held.at, held.demand.of(kind), charged, now);
         }
     }
 
-    /// The provider says that this much is left: never believe that we have more, less what is
-    /// under way and may not be in its count yet.
-    pub fn believe(&mut self, requests: Option<f64>, tokens: Option<f64>, now: Mono) {
-        if let (Some(bucket), Some(left)) = (&mut self.requests, requests) {
-            bucket.cap(left - self.reserved_requests, now);
-        }
-        if let (Some(bucket), Some(left)) = (&mut self.tokens, tokens) {
-            bucket.cap(left - self.reserved_tokens, now);
-        }
-    }
-
-    /// Forgets what was saved up: the start of enforcement after a pass-through.
-    pub fn drain(&mut self, now: Mono) {
-        for bucket in [&mut self.requests, &mut self.tokens].into_iter().flatten() {
-            bucket.drain(now);
+    /// The provider's own readings: ours never stands above them.
+    pub fn believe(&mut self, readings: &[MeterReading], now: Mono) {
+        // Readings speak of whole windows, not of slices of them.
+        for meter in self.meters.iter_mut().filter(|meter| meter.limit().window >= MINUTE) {
+            let kind = meter.limit().meter;
+            if let Some(reading) = readings.iter().find(|reading| reading.meter == kind) {
+                meter.believe(reading, now);
+            }
         }
     }
 
-    /// The request meter's own view.
+    /// Nothing leaves until `until`, and then at the pace.
+    pub fn hold(&mut self, until: Mono, now: Mono) {
+        for meter in &mut self.meters {
+            meter.hold(until, now);
+        }
+    }
+
+    /// Ends a hold before its time.
+    pub fn release(&mut self, now: Mono) {
+        for meter in &mut self.meters {
+            meter.release(now);
+        }
+    }
+
+    /// The meter that counts whole windows of `meter`, if it is limited.
     #[must_use]
-    pub const fn requests(&self) -> Option<&Bucket> {
-        self.requests.as_ref()
+    pub fn meter(&self, meter: Meter) -> Option<&Metered> {
+        let whole =
+            |known: &&Metered| known.limit().meter == meter && known.limit().window >= MINUTE;
+        self.meters.iter().find(whole)
     }
 
-    /// The token meter's own view.
+    /// All of them, slices too.
     #[must_use]
-    pub const fn tokens(&self) -> Option<&Bucket> {
-        self.tokens.as_ref()
+    pub fn meters(&self) -> &[Metered] {
+        &self.meters
+    }
+
+    /// Gives memory up that an idle scope does not need.
+    pub fn tidy(&mut self, now: Mono) {
+        for meter in &mut self.meters {
+            meter.tidy(now);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::limit::Semantics;
     use proptest::prelude::*;
+
+    const NONE: Ahead = Ahead { requests: 0.0, tokens: 0.0 };
 
     fn at(seconds: f64) -> Mono {
         Mono::from_secs_f64(seconds)
     }
 
-    #[test]
-    fn a_bucket_refuses_before_and_allows_exactly_at_the_promised_time() {
-        let mut bucket = Bucket::new(100.0, Mono::START);
-        bucket.take(250.0, Mono::START);
-        let wait = bucket.wait(30.0, Mono::START).expect("the rate is positive");
-        let promised = Mono::START + wait;
-        assert!(bucket.level(promised) >= 30.0);
-        assert!(bucket.level(promised - Duration::from_micros(1)) < 30.0);
-        assert_eq!(bucket.wait(30.0, promised), Some(Duration::ZERO));
+    fn per_minute(meter: Meter, amount: f64, semantics: Semantics) -> Allowance {
+        let (window, burst) = (Duration::from_mins(1), Duration::from_secs(1));
+        Allowance { limit: Limit { meter, amount, window, semantics, burst }, quota: amount }
     }
 
-    #[test]
-    fn a_request_larger_than_the_burst_passes_on_a_full_bucket_and_leaves_a_debt() {
-        let mut bucket = Bucket::new(10.0, Mono::START);
-        assert_eq!(bucket.wait(50.0, at(1.0)), Some(Duration::ZERO));
-        bucket.take(50.0, at(1.0));
-        assert!(bucket.level(at(1.0)) < 0.0);
-        assert!(bucket.wait(1.0, at(1.0)) > Some(Duration::from_secs(4)));
+    fn budget(allowances: &[Allowance]) -> Budget {
+        Budget::new(allowances, 1.0, Mono::START)
     }
 
-    #[test]
-    fn nothing_passes_a_budget_of_zero() {
-        let budget = Budget::new(Some(0.0), None, 1.0, Mono::START);
-        assert_eq!(budget.wait(1.0, 0.0, 0.0, at(100.0)), None);
+    fn tokens(input: f64) -> Demand {
+        Demand { input, output: 0.0 }
     }
 
     #[test]
     fn the_binding_meter_is_the_one_that_keeps_waiting_longest() {
         // 300 tokens a request: 1.2 M TPM carry 66.7 requests a second, 6,000 RPM carry 100.
-        let budget = Budget::new(Some(6_000.0), Some(1_200_000.0), 1.0, Mono::START);
-        let (wait, binding) = budget.wait(300.0, 100.0, 30_000.0, Mono::START).expect("it refills");
-        assert_eq!(binding, Binding::Tokens);
+        let both = budget(&[
+            per_minute(Meter::Requests, 6_000.0, Semantics::TokenBucket),
+            per_minute(Meter::Tokens, 1_200_000.0, Semantics::TokenBucket),
+        ]);
+        let ahead = Ahead { requests: 100.0, tokens: 30_000.0 };
+        let (wait, meter) = both.wait(&tokens(300.0), &ahead, Mono::START).expect("it refills");
+        assert_eq!(meter, Some(Meter::Tokens));
         assert!((wait.as_secs_f64() - 30_300.0 / 20_000.0).abs() < 1e-6);
     }
 
     #[test]
     fn a_provider_that_has_less_is_believed_and_one_that_has_more_is_not() {
-        let mut budget = Budget::new(None, Some(60_000.0), 1.0, Mono::START);
+        let mut budget = budget(&[per_minute(Meter::Tokens, 60_000.0, Semantics::TokenBucket)]);
         let now = at(1.0);
-        budget.believe(None, Some(200.0), now);
-        assert!((budget.tokens().expect("limited").level(now) - 200.0).abs() < 1e-9);
-        budget.believe(None, Some(1e9), now);
-        assert!((budget.tokens().expect("limited").level(now) - 200.0).abs() < 1e-9);
+        let says = |remaining| MeterReading {
+            remaining: Some(remaining),
+            ..MeterReading::unknown(Meter::Tokens)
+        };
+        let wait = |budget: &Budget| {
+            budget.wait(&tokens(1_000.0), &NONE, now).expect("it refills").0.as_secs_f64()
+        };
+        budget.believe(&[says(1e9)], now);
+        assert!(wait(&budget) < 1e-6, "a full second is there");
+        budget.believe(&[says(200.0)], now);
+        assert!((wait(&budget) - 0.8).abs() < 1e-6, "800 of 1,000 a second are lacking");
+        budget.believe(&[says(1e9)], now);
+        assert!((wait(&budget) - 0.8).abs() < 1e-6);
+    }
+
+    #[test]
+    fn drift_is_what_is_neither_explained_by_our_use_nor_by_what_is_under_way() {
+        let mut budget = budget(&[per_minute(Meter::Tokens, 60_000.0, Semantics::SlidingWindow)]);
+        let says = |remaining| {
+            [MeterReading { remaining: Some(remaining), ..MeterReading::unknown(Meter::Tokens) }]
+        };
+        let drift = |budget: &Budget| budget.meters()[0].drift();
+        budget.believe(&says(60_000.0), at(1.0));
+        assert_eq!(drift(&budget), None, "one reading tells no drift");
+        let held = budget.reserve(tokens(6_000.0), at(1.0));
+        for explained in [60_000.0, 57_000.0, 54_000.0] {
+            budget.believe(&says(explained), at(1.1));
+            assert_eq!(drift(&budget), Some(0.0), "{explained}");
+        }
+        budget.settle(&held, Some(tokens(6_000.0)), at(1.2));
+        budget.believe(&says(30_000.0), at(1.3));
+        assert_eq!(drift(&budget), Some(0.4), "somebody else took 24,000");
+    }
+
+    #[test]
+    fn a_days_meter_is_not_paced_but_it_ends() {
+        let day = |semantics| {
+            let limit = Limit {
+                meter: Meter::RequestsPerDay,
+                amount: 3.0,
+                window: Duration::from_hours(24),
+                semantics,
+                burst: Duration::from_secs(1),
+            };
+            budget(&[Allowance { limit, quota: 3.0 }])
+        };
+        for semantics in [Semantics::TokenBucket, Semantics::SlidingWindow, Semantics::FixedWindow]
+        {
+            let mut budget = day(semantics);
+            for _ in 0..3 {
+                let (wait, _) = budget.wait(&tokens(1.0), &NONE, at(60.0)).expect("it refills");
+                assert_eq!(wait, Duration::ZERO, "{semantics:?}");
+                budget.reserve(tokens(1.0), at(60.0));
+            }
+            let (wait, meter) = budget.wait(&tokens(1.0), &NONE, at(60.0)).expect("it refills");
+            assert!(wait > Duration::from_hours(7), "{semantics:?}: {wait:?}");
+            assert_eq!(meter, Some(Meter::RequestsPerDay));
+        }
+    }
+
+    #[test]
+    fn input_and_output_are_metered_apart() {
+        let mut budget = budget(&[
+            per_minute(Meter::InputTokens, 60_000.0, Semantics::TokenBucket),
+            per_minute(Meter::OutputTokens, 6_000.0, Semantics::TokenBucket),
+        ]);
+        let demand = Demand { input: 500.0, output: 100.0 };
+        budget.reserve(demand, at(1.0));
+        let (wait, meter) = budget.wait(&demand, &NONE, at(1.0)).expect("it refills");
+        assert_eq!(meter, Some(Meter::OutputTokens));
+        assert!((wait.as_secs_f64() - 1.0).abs() < 1e-6, "100 a second, all of them taken");
+    }
+
+    fn semantics() -> impl Strategy<Value = Semantics> {
+        prop::sample::select(vec![
+            Semantics::TokenBucket,
+            Semantics::SlidingWindow,
+            Semantics::FixedWindow,
+        ])
     }
 
     proptest! {
+        /// The sum in every true window: sliding windows anywhere, fixed ones on the clock, buckets
+        /// by burst and rate.
         #[test]
-        fn what_is_let_through_never_exceeds_burst_plus_rate(
-            gaps in prop::collection::vec((0.0..0.2f64, 1.0..400.0f64), 1..200),
+        fn no_window_of_its_own_semantics_holds_more_than_the_limit(
+            semantics in semantics(),
+            steps in prop::collection::vec((0.0..3.0f64, 1.0..400.0f64, 0.0..1.0f64), 1..250),
         ) {
-            let mut budget = Budget::new(None, Some(600_000.0), 0.98, Mono::START);
+            let limit = 6_000.0;
+            let mut budget = budget(&[per_minute(Meter::Tokens, limit, semantics)]);
             let mut now = Mono::START;
-            let mut spent = 0.0;
-            for (gap, tokens) in gaps {
+            let mut taken: Vec<(f64, f64)> = Vec::new();
+            for (gap, amount, used) in steps {
                 now = now + Duration::from_secs_f64(gap);
-                let (wait, _) = budget.wait(tokens, 0.0, 0.0, now).expect("it refills");
-                if wait.is_zero() {
-                    let held = budget.reserve(tokens, now);
-                    budget.settle(held, Some(tokens), now);
-                    spent += tokens;
+                let (wait, _) = budget.wait(&tokens(amount), &NONE, now).expect("it refills");
+                // Whoever waits as long as was said finds the amount there.
+                now = now + wait;
+                let again = budget.wait(&tokens(amount), &NONE, now).expect("it refills").0;
+                prop_assert!(again <= Duration::from_millis(1), "{again:?} more after {wait:?}");
+                if again.is_zero() {
+                    let held = budget.reserve(tokens(amount), now);
+                    budget.settle(&held, Some(tokens(amount * used)), now);
+                    taken.push((now.as_secs_f64(), amount * used));
                 }
             }
-            let rate = 600_000.0 * 0.98 / 60.0;
-            prop_assert!(spent <= rate * (now.as_secs_f64() + BURST_S) + 1e-6);
+            for (from, _) in &taken {
+                let (begin, end) = match semantics {
+                    Semantics::FixedWindow => {
+                        let begin = (from / 60.0).floor() * 60.0;
+                        (begin, begin + 60.0)
+                    }
+                    _ => (*from, from + 60.0),
+                };
+                let within = taken.iter().filter(|(at, _)| (begin..end).contains(at));
+                let sum: f64 = within.map(|(_, amount)| amount).sum();
+                let burst = if semantics == Semantics::TokenBucket { 500.0 } else { 0.0 };
+                prop_assert!(sum <= limit + burst + 1e-6, "{sum} from {from} on");
+            }
         }
 
         #[test]
-        fn a_reservation_that_is_given_back_leaves_no_trace(tokens in 1.0..5_000.0f64) {
-            let mut budget = Budget::new(Some(600.0), Some(600_000.0), 1.0, Mono::START);
+        fn a_reservation_that_is_given_back_leaves_no_trace(
+            semantics in semantics(), amount in 1.0..5_000.0f64,
+        ) {
+            let mut budget = budget(&[per_minute(Meter::Tokens, 600_000.0, semantics)]);
             let now = at(0.5);
-            let before = budget.tokens().expect("limited").level(now);
-            let held = budget.reserve(tokens, now);
-            budget.settle(held, None, now);
-            let after = budget.tokens().expect("limited").level(now);
-            prop_assert!((before - after).abs() < 1e-6);
+            let before = (budget.meters()[0].left(now), budget.wait(&tokens(9_000.0), &NONE, now));
+            let held = budget.reserve(tokens(amount), now);
+            budget.settle(&held, None, now);
+            let after = (budget.meters()[0].left(now), budget.wait(&tokens(9_000.0), &NONE, now));
+            prop_assert!((before.0 - after.0).abs() < 1e-6);
+            prop_assert_eq!(before.1, after.1);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::identity::Identity;
 use super::queue::Lane;
 use super::refusal::Refusal;
+use super::shared::{Claim, Demand, Report};
 use crate::dialect::{Class, Meter, MeterReading};
 use crate::signal::Mono;
 
@@ -48,10 +49,18 @@ pub struct Offer {
     pub identity: Identity,
     /// Its lane.
     pub lane: Lane,
+    /// Batch work that gives way to other batch work: a corpus that is embedded anew.
+    pub backfill: bool,
     /// Who asks.
     pub tenant: Arc<str>,
+    /// The tenant's share against others': 1 unless configured.
+    pub weight: f64,
     /// First guess of its tokens, see `guess_tokens`.
-    pub guess: f64,
+    pub guess: Demand,
+    /// To run it twice does no harm: it only reads, or carries an idempotency key.
+    pub repeatable: bool,
+    /// What cannot be answered in time may be done later and asked for.
+    pub deferrable: bool,
     /// When its caller stops waiting, end to end.
     pub deadline: Option<Mono>,
     /// How often the caller says it has retried.
@@ -76,7 +85,7 @@ pub struct Head {
 }
 
 /// What to do now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Send the request to the provider. Report `handle_sent` once its head is written.
     Send {
@@ -93,6 +102,30 @@ pub enum Effect {
         attempts: u32,
         /// Time it waited in the queue.
         queued: Duration,
+    },
+    /// Ask the keeper of the scope's shared state whether the attempt may start; report the answer
+    /// with `handle_verdict`.
+    Claim {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// Of which scope.
+        scope: ScopeId,
+        /// What is asked.
+        claim: Box<Claim>,
+    },
+    /// Tell the keeper how an attempt ended; its answer goes to `handle_mirror`.
+    Report {
+        /// Of which scope.
+        scope: ScopeId,
+        /// How it ended.
+        report: Box<Report>,
+    },
+    /// Store the request and do it later: its caller allows that, and it cannot be answered in time.
+    Defer {
+        /// Which.
+        request: RequestId,
+        /// Not before this much time has passed.
+        not_before: Duration,
     },
     /// Refuse it.
     Refuse {

@@ -26,6 +26,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::budget::Reservation;
+use super::config::ScopeConfig;
 use super::counters::{Completion, Denied, Ending, Stage};
 use super::estimate::Estimator;
 use super::events::{AttemptId, Effect, Head, Offer, RequestId};
@@ -34,8 +35,9 @@ use super::identity::Originals;
 use super::identity::{ChainEntry, Identity};
 use super::queue::{Lane, Ticket};
 use super::refusal::{Reason, Refusal};
-use super::scope::{Ask, DatedReading, Scope, ScopeConfig, patience};
+use super::scope::{Ask, DatedReading, Scope, patience};
 use super::settings::{Mode, RetryOwner, Settings};
+use super::shared::{Demand, Receipt};
 use crate::dialect::{Class, Meter, MeterReading};
 use crate::signal::Mono;
 
@@ -51,15 +53,23 @@ enum Phase {
     },
     Upstream {
         started: Mono,
-        held: Option<Reservation>,
+        held: Option<Held>,
         sent: bool,
     },
     Streaming {
         started: Mono,
-        held: Option<Reservation>,
+        held: Option<Held>,
     },
     /// The final answer is the caller's to read; nothing is held.
     Answered,
+}
+
+/// What an attempt holds until it ends.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    reservation: Reservation,
+    /// The keeper's, where it was asked.
+    receipt: Option<Receipt>,
 }
 
 #[derive(Debug)]
@@ -68,7 +78,7 @@ struct Request {
     identity: Identity,
     lane: Lane,
     tenant: Arc<str>,
-    guess: f64,
+    guess: Demand,
     arrived: Mono,
     queued_since: Mono,
     queued: Duration,
@@ -192,7 +202,7 @@ impl Gate {
         }
         let ask = Ask {
             lane: offer.lane,
-            tokens: scope.estimator.reserve(offer.guess),
+            demand: scope.estimator.reserve(&offer.guess),
             deadline: offer.deadline,
             running: original.running > 0,
             attempts: original.attempts,
@@ -248,7 +258,7 @@ impl Gate {
             *scope.counters.retries_denied.entry(Denied::Budget).or_default() += 1;
             return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
         }
-        if !scope.tenant_has_share(tenant, ask.tokens, settings, now) {
+        if !scope.tenant_has_share(tenant, ask.demand.tokens(), settings, now) {
             return self.refuse(id, Reason::TenantCap.refusal(None, forbid), now);
         }
         // With no patience at all, what need not wait may still start at this instant.
@@ -258,7 +268,7 @@ impl Gate {
             lane: ask.lane,
             arrived: now,
             deadline: now + patience,
-            tokens: ask.tokens,
+            tokens: ask.demand.tokens(),
         };
         scope.queue.push_back(ticket);
         self.pump(place, now);
@@ -346,7 +356,6 @@ impl Gate {
         let (Phase::Upstream { held, sent, .. }, place) = (request.phase, request.scope) else {
             return;
         };
-        let guess = request.guess;
         let scope = &mut self.scopes[place];
         scope.breaker.failed(now);
         scope.counters.unreachable += u64::from(!sent);
@@ -355,13 +364,13 @@ impl Gate {
             *scope.counters.results.entry((class, ending)).or_default() += 1;
         }
         // A request that was sent and never answered was probably billed.
-        let billed = held.filter(|_| sent).map(|_| scope.estimator.reserve(guess));
-        self.end_attempt(attempt.request, billed, now);
+        let charged = held.filter(|_| sent).map(|held| held.reservation.demand);
+        self.end_attempt(attempt.request, charged, now);
         self.retry_or_deliver(attempt.request, Class::TemporaryOverload, None, None, now);
     }
 
-    /// A delivered success has been read to its end. `billed` are the tokens of its `usage`.
-    pub fn handle_end(&mut self, request: RequestId, billed: Option<f64>, now: Mono) {
+    /// A delivered success has been read to its end. `used` is what its `usage` says.
+    pub fn handle_end(&mut self, request: RequestId, used: Option<Demand>, now: Mono) {
         let now = self.clamp(now);
         let Some(known) = self.requests.get(&request) else { return };
         let place = known.scope;
@@ -369,21 +378,24 @@ impl Gate {
             Phase::Streaming { held, .. } => {
                 let identity = known.identity;
                 let scope = &mut self.scopes[place];
-                if let Some(billed) = billed {
-                    scope.estimator.learn(known.guess, billed);
-                    scope.counters.tokens_actual += billed;
-                    scope.counters.tenant(&known.tenant).tokens += billed;
+                if let Some(used) = used {
+                    scope.estimator.learn(&known.guess, &used);
+                    scope.counters.tokens_actual += used.tokens();
+                    scope.counters.tenant(&known.tenant).tokens += used.tokens();
                 }
+                let charged = used
+                    .map(|used| scope.estimator.charge(&known.guess, &used))
+                    .or(held.map(|held| held.reservation.demand));
                 *scope.counters.completed.entry(Completion::Success).or_default() += 1;
                 if let Some(original) = scope.originals.get_mut(identity) {
                     if !original.served {
                         scope.counters.originals_served += 1;
                     }
                     original.served = true;
-                    original.log(ChainEntry { tokens: billed, ..chain("served", now) });
+                    let tokens = used.map(|used| used.tokens());
+                    original.log(ChainEntry { tokens, ..chain("served", now) });
                 }
-                let billed = billed.or(held.map(|held| held.tokens));
-                self.end_attempt(request, billed, now);
+                self.end_attempt(request, charged, now);
                 self.finish(request, Finish::Served, now);
                 self.pump(place, now);
             }
@@ -407,7 +419,7 @@ impl Gate {
             original.log(chain("broken", now));
         }
         // What it cost is not known; the estimate stands.
-        self.end_attempt(request, held.map(|held| held.tokens), now);
+        self.end_attempt(request, held.map(|held| held.reservation.demand), now);
         self.finish(request, Finish::Refused, now);
         self.pump(place, now);
     }
@@ -416,7 +428,7 @@ impl Gate {
     pub fn handle_cancel(&mut self, request: RequestId, now: Mono) {
         let now = self.clamp(now);
         let Some(known) = self.requests.get(&request) else { return };
-        let (place, phase, guess) = (known.scope, known.phase, known.guess);
+        let (place, phase) = (known.scope, known.phase);
         let stage = match phase {
             Phase::Answered => return self.finish(request, Finish::Refused, now),
             Phase::Queued => {
@@ -434,12 +446,12 @@ impl Gate {
                     let key = (Class::Cancelled, Ending::Cancelled);
                     *scope.counters.results.entry(key).or_default() += 1;
                 }
-                let billed = held.filter(|_| sent).map(|_| scope.estimator.reserve(guess));
-                self.end_attempt(request, billed, now);
+                let charged = held.filter(|_| sent).map(|held| held.reservation.demand);
+                self.end_attempt(request, charged, now);
                 Stage::Upstream
             }
             Phase::Streaming { held, .. } => {
-                self.end_attempt(request, held.map(|held| held.tokens), now);
+                self.end_attempt(request, held.map(|held| held.reservation.demand), now);
                 Stage::Upstream
             }
         };
@@ -495,8 +507,8 @@ impl Gate {
                 self.scopes[place].wake = None;
                 return;
             };
-            let tokens = scope.estimator.reserve(self.requests[&id].guess);
-            if let Err(wake) = scope.may_start(lane, tokens, &self.settings, now) {
+            let demand = scope.estimator.reserve(&self.requests[&id].guess);
+            if let Err(wake) = scope.may_start(lane, &demand, &self.settings, now) {
                 let scope = &mut self.scopes[place];
                 scope.wake = wake.into_iter().chain(scope.queue.next_deadline()).min();
                 return;
@@ -504,13 +516,14 @@ impl Gate {
             let scope = &mut self.scopes[place];
             scope.queue.remove(id);
             scope.paused_until = None;
-            let held = scope.budget.reserve(tokens, now);
+            let reservation = scope.budget.reserve(demand, now);
+            let held = Held { reservation, receipt: None };
             if lane == Lane::Batch
                 && let Some(batch) = &mut scope.batch
             {
-                batch.take(tokens, now);
+                batch.take(demand.tokens(), now);
             }
-            scope.counters.tokens_reserved += tokens;
+            scope.counters.tokens_reserved += demand.tokens();
             let request = self.request_mut(id);
             let waited = now.saturating_since(request.queued_since);
             request.queued += waited;
@@ -521,7 +534,7 @@ impl Gate {
     }
 
     /// Lets a request go upstream.
-    fn start(&mut self, id: RequestId, held: Option<Reservation>, now: Mono) {
+    fn start(&mut self, id: RequestId, held: Option<Held>, now: Mono) {
         let request = self.requests.get_mut(&id).expect("only known requests are started");
         request.attempts += 1;
         let newly_admitted = !std::mem::replace(&mut request.admitted, true);
@@ -530,7 +543,7 @@ impl Gate {
         let scope = &mut self.scopes[request.scope];
         scope.in_flight += 1;
         scope.breaker.started(now);
-        scope.counters.tokens_estimated += request.guess;
+        scope.counters.tokens_estimated += request.guess.tokens();
         if newly_admitted {
             *scope.counters.admitted.entry(request.lane).or_default() += 1;
             if let Some(original) = scope.originals.get_mut(request.identity)
@@ -542,8 +555,8 @@ impl Gate {
         self.effects.push_back(Effect::Send { attempt });
     }
 
-    /// Gives back what an attempt held. `billed`: what it cost, `None` for nothing.
-    fn end_attempt(&mut self, id: RequestId, billed: Option<f64>, now: Mono) {
+    /// Gives back what an attempt held. `charged`: what it cost, `None` for nothing.
+    fn end_attempt(&mut self, id: RequestId, charged: Option<Demand>, now: Mono) {
         let request = self.request_mut(id);
         let (Phase::Upstream { started, held, .. } | Phase::Streaming { started, held }) =
             request.phase
@@ -556,11 +569,11 @@ impl Gate {
         scope.in_flight = scope.in_flight.saturating_sub(1);
         let took = now.saturating_since(started);
         scope.counters.attempt_duration.observe(took);
-        if billed.is_some() {
+        if charged.is_some() {
             scope.served_in(took.as_secs_f64());
         }
         if let Some(held) = held {
-            scope.budget.settle(held, billed, now);
+            scope.budget.settle(&held.reservation, charged, now);
         }
     }
 
@@ -652,10 +665,7 @@ fn falls_within(identity: Identity, ratio: f64) -> bool {
 }
 
 fn learn_meters(scope: &mut Scope, meters: &[MeterReading], now: Mono) {
-    let left = |meter: Meter| {
-        meters.iter().find(|reading| reading.meter == meter).and_then(|reading| reading.remaining)
-    };
-    scope.budget.believe(left(Meter::Requests), left(Meter::Tokens), now);
+    scope.budget.believe(meters, now);
     for reading in meters {
         let dated = DatedReading { reading: *reading, at: now };
         scope.readings.insert(reading.meter, dated);
@@ -664,6 +674,6 @@ fn learn_meters(scope: &mut Scope, meters: &[MeterReading], now: Mono) {
 
 /// First guess for a body, re-exported beside the offer that carries it.
 #[must_use]
-pub fn guess_tokens(body_bytes: usize, output_tokens: u64) -> f64 {
+pub fn guess_tokens(body_bytes: usize, output_tokens: u64) -> Demand {
     Estimator::guess(body_bytes, output_tokens)
 }

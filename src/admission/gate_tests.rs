@@ -16,13 +16,15 @@ fn at(seconds: f64) -> Mono {
 
 fn scope(rpm: Option<f64>, tpm: Option<f64>) -> ScopeConfig {
     ScopeConfig {
-        name: Arc::from("test"),
         rpm,
         tpm,
         max_attempts_configured: Some(3),
-        owner: None,
-        usd_per_million_tokens: None,
+        ..ScopeConfig::named("test").with_buckets()
     }
+}
+
+const fn tokens(input: f64) -> Demand {
+    Demand { input, output: 0.0 }
 }
 
 fn offer(identity: u128) -> Offer {
@@ -31,7 +33,11 @@ fn offer(identity: u128) -> Offer {
         identity,
         lane: Lane::Interactive,
         tenant: Arc::from("t"),
-        guess: 300.0,
+        guess: tokens(300.0),
+        backfill: false,
+        weight: 1.0,
+        repeatable: true,
+        deferrable: false,
         deadline: None,
         retry_mark: 0,
     }
@@ -107,7 +113,7 @@ impl Bench {
         self.gate.handle_head(attempt, head, now);
         self.settle();
         if self.delivered(id).is_some() {
-            self.gate.handle_end(id, Some(300.0), now);
+            self.gate.handle_end(id, Some(tokens(300.0)), now);
             self.settle();
         }
     }
@@ -519,12 +525,13 @@ proptest! {
                     Effect::Deliver { request, .. } => {
                         prop_assert!(open.contains(&request), "answered twice");
                         open.retain(|id| *id != request);
-                        bench.gate.handle_end(request, Some(250.0), now);
+                        bench.gate.handle_end(request, Some(tokens(250.0)), now);
                     }
                     Effect::Refuse { request, .. } => {
                         prop_assert!(open.contains(&request), "answered twice");
                         open.retain(|id| *id != request);
                     }
+                    other => prop_assert!(false, "{other:?} without a keeper or a later"),
                 }
             }
             bench.settle();
@@ -538,6 +545,7 @@ proptest! {
                         bench.settle();
                     }
                     Effect::Refuse { request, .. } => open.retain(|id| *id != request),
+                    other => prop_assert!(false, "{other:?} without a keeper or a later"),
                 }
             }
             if only_enforced {

@@ -6,7 +6,9 @@
 
 mod adaptive;
 mod breaker;
+mod bucket;
 mod budget;
+mod config;
 mod counters;
 mod estimate;
 mod events;
@@ -15,6 +17,7 @@ mod gate;
 mod gate_tests;
 mod identity;
 mod limit;
+mod meter;
 mod queue;
 mod refusal;
 mod retry;
@@ -22,9 +25,11 @@ mod said;
 mod scope;
 mod settings;
 mod shared;
+mod window;
 
 pub use breaker::{Breaker, State as BreakerState};
-pub use budget::{Bucket, Budget};
+pub use budget::{Ahead, Allowance, Budget, Reservation};
+pub use config::{Permits, Policy, ScopeConfig, WithoutStore};
 pub use counters::{
     Completion, Counters, Denied, Ending, Histogram, LATENCY_BOUNDS, RefusalKey, Stage,
     TenantCounters,
@@ -33,10 +38,11 @@ pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
 pub use identity::{ChainEntry, Identity, Original, Originals};
 pub use limit::{Limit, Semantics};
+pub use meter::Metered;
 pub use queue::{Lane, Queue};
 pub use refusal::{Reason, Refusal};
 pub use said::{MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
-pub use scope::{DatedReading, Scope, ScopeConfig};
+pub use scope::{DatedReading, Scope};
 pub use settings::{
     Direction, FLAGS, FlagDef, FlagError, FlagValue, Kind, Mode, NamedPlan, PLANS, RetryOwner,
     Safe, Settings, flag,

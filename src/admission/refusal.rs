@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
+use crate::dialect::Meter;
+
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The token budget is spent for longer than the queue may hold a request.
     QuotaTokens,
+    /// The same for a meter of one kind of tokens.
+    QuotaInputTokens,
+    /// The same for the tokens of answers.
+    QuotaOutputTokens,
+    /// A meter of the day is spent.
+    QuotaDay,
     /// The request budget is spent for longer than the queue may hold a request.
     QuotaRequests,
     /// All permits are taken for longer than the queue may hold a request.
@@ -36,11 +44,27 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reason for which a meter refuses.
+    #[must_use]
+    pub const fn of(meter: Meter) -> Self {
+        match meter {
+            Meter::Requests => Self::QuotaRequests,
+            Meter::InputTokens => Self::QuotaInputTokens,
+            Meter::OutputTokens => Self::QuotaOutputTokens,
+            Meter::RequestsPerDay | Meter::TokensPerDay => Self::QuotaDay,
+            Meter::Concurrency => Self::Concurrency,
+            Meter::Tokens | Meter::Spend => Self::QuotaTokens,
+        }
+    }
+
     /// The label in metrics; with `weir_` before it, the error code.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::QuotaTokens => "quota_tokens",
+            Self::QuotaInputTokens => "quota_input_tokens",
+            Self::QuotaOutputTokens => "quota_output_tokens",
+            Self::QuotaDay => "quota_day",
             Self::QuotaRequests => "quota_requests",
             Self::Concurrency => "concurrency",
             Self::Paused => "paused",
@@ -81,6 +105,15 @@ impl Reason {
             }
             Self::QuotaRequests => {
                 "requests per minute are spent for longer than the queue may hold a request; send fewer, or raise the quota, admission.rate_factor or queue.max_age_s"
+            }
+            Self::QuotaInputTokens => {
+                "input tokens per minute are spent for longer than the queue may hold a request; send less, or raise the quota, admission.rate_factor or queue.max_age_s"
+            }
+            Self::QuotaOutputTokens => {
+                "output tokens per minute are spent for longer than the queue may hold a request; ask for shorter answers (max_tokens), or raise the quota, admission.rate_factor or queue.max_age_s"
+            }
+            Self::QuotaDay => {
+                "the day's quota is spent; it comes back with the provider's day, or raise the quota"
             }
             Self::Concurrency => {
                 "all permits are in use for longer than the queue may hold a request; see admission.max_in_flight"

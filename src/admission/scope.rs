@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::adaptive::Adaptive;
 use super::breaker::{Breaker, State};
-use super::budget::{Binding, Bucket, Budget};
+use super::bucket::Bucket;
+use super::budget::{Ahead, Budget};
+use super::config::ScopeConfig;
 use super::counters::Counters;
 use super::estimate::Estimator;
 use super::identity::Originals;
@@ -17,6 +19,7 @@ use super::refusal::{Reason, Refusal};
 use super::retry::RetryBudget;
 use super::said::Said;
 use super::settings::{RetryOwner, Settings};
+use super::shared::Demand;
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 
@@ -28,23 +31,6 @@ const SERVICE_TIME_GAIN: f64 = 0.1;
 const COME_BACK_SPREAD: f64 = 0.25;
 /// A wait beyond this is not worth a number.
 const COME_BACK_MAX: Duration = Duration::from_hours(1);
-
-/// A quota scope as it is configured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScopeConfig {
-    /// `provider/account/model`.
-    pub name: Arc<str>,
-    /// Requests per minute, if limited.
-    pub rpm: Option<f64>,
-    /// Tokens per minute, if limited.
-    pub tpm: Option<f64>,
-    /// The most attempts that the intended retry owner may make, where that is known.
-    pub max_attempts_configured: Option<u32>,
-    /// Who answers for this quota.
-    pub owner: Option<Arc<str>>,
-    /// Price of a million tokens, for the spend.
-    pub usd_per_million_tokens: Option<f64>,
-}
 
 /// A reading of a provider's meter, with its time.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +45,7 @@ pub struct DatedReading {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub lane: Lane,
-    pub tokens: f64,
+    pub demand: Demand,
     /// When the caller's own deadline comes.
     pub deadline: Option<Mono>,
     /// Another request for the same original is under way.
@@ -94,13 +80,14 @@ pub struct Scope {
 
 impl Scope {
     pub(super) fn new(config: ScopeConfig, settings: &Settings, now: Mono) -> Self {
-        let budget = Budget::new(config.rpm, config.tpm, settings.rate_factor, now);
+        let budget = Budget::default();
+        let estimator = Estimator::new(config.counts_max_tokens);
         let mut scope = Self {
             config,
             budget,
             batch: None,
             tenants: BTreeMap::new(),
-            estimator: Estimator::default(),
+            estimator,
             queue: Queue::default(),
             breaker: Breaker::new(now),
             adaptive: Adaptive::default(),
@@ -121,12 +108,17 @@ impl Scope {
     /// Applies the share of the quota that settings and the adaptive factor leave.
     pub(super) fn set_rates(&mut self, settings: &Settings, now: Mono) {
         let factor = if settings.adaptive { self.adaptive.factor() } else { 1.0 };
+        self.budget.set(&self.config.allowances(settings.rate_factor), factor, now);
         let share = settings.rate_factor * factor;
-        self.budget.set_share(self.config.rpm, self.config.tpm, share, now);
         let batch_share = share * (1.0 - settings.interactive_reserved_ratio);
         match (&mut self.batch, self.config.tpm) {
-            (Some(batch), Some(tpm)) => batch.set_rate(tpm * batch_share / 60.0, now),
-            (batch, tpm) => *batch = tpm.map(|tpm| Bucket::new(tpm * batch_share / 60.0, now)),
+            (Some(batch), Some(tpm)) => {
+                batch.set_rate(tpm * batch_share / 60.0, self.config.burst, now);
+            }
+            (batch, tpm) => {
+                let burst = self.config.burst;
+                *batch = tpm.map(|tpm| Bucket::new(tpm * batch_share / 60.0, burst, now));
+            }
         }
         if settings.tenant_cap_ratio >= 1.0 {
             self.tenants.clear();
@@ -145,7 +137,7 @@ impl Scope {
             })
         };
         #[expect(clippy::cast_precision_loss, reason = "bounded by the flag table")]
-        if ask.tokens > settings.max_request_tokens as f64 {
+        if ask.demand.tokens() > settings.max_request_tokens as f64 {
             return refuse(Reason::TooLarge, None);
         }
         if ask.lane == Lane::Batch && !settings.batch_lane {
@@ -165,7 +157,7 @@ impl Scope {
         }
         // Whoever need not wait needs no place to wait in.
         let starts_now =
-            self.queue.is_empty() && self.may_start(ask.lane, ask.tokens, settings, now).is_ok();
+            self.queue.is_empty() && self.may_start(ask.lane, &ask.demand, settings, now).is_ok();
         if self.queue.len() >= settings.queue_max_depth as usize && !starts_now {
             return refuse(Reason::QueueFull, Some(self.expected_wait(ask, settings, now).0));
         }
@@ -184,10 +176,10 @@ impl Scope {
         let (depth, tokens) = self.queue.ahead(ask.lane);
         #[expect(clippy::cast_precision_loss, reason = "bounded by queue.max_depth")]
         let depth = depth as f64;
-        let by_budget = match self.budget.wait(ask.tokens, depth, tokens, now) {
-            Some((wait, Binding::Tokens)) => (wait, Reason::QuotaTokens),
-            Some((wait, Binding::Requests)) => (wait, Reason::QuotaRequests),
-            None => (Duration::MAX, Reason::QuotaTokens),
+        let ahead = Ahead { requests: depth, tokens };
+        let by_budget = match self.budget.wait(&ask.demand, &ahead, now) {
+            Ok((wait, meter)) => (wait, Reason::of(meter.unwrap_or(Meter::Requests))),
+            Err(meter) => (Duration::MAX, Reason::of(meter)),
         };
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_since(now));
         let permits = f64::from(settings.max_in_flight);
@@ -205,7 +197,7 @@ impl Scope {
     pub(super) fn may_start(
         &self,
         lane: Lane,
-        tokens: f64,
+        demand: &Demand,
         settings: &Settings,
         now: Mono,
     ) -> Result<(), Option<Mono>> {
@@ -218,11 +210,11 @@ impl Scope {
         if self.in_flight >= settings.max_in_flight {
             return Err(None);
         }
-        let (mut wait, _) = self.budget.wait(tokens, 0.0, 0.0, now).ok_or(None)?;
+        let (mut wait, _) = self.budget.wait(demand, &Ahead::default(), now).map_err(|_| None)?;
         if lane == Lane::Batch
             && let Some(batch) = &self.batch
         {
-            wait = wait.max(batch.wait(tokens, now).ok_or(None)?);
+            wait = wait.max(batch.wait(demand.tokens(), 0.0, now).ok_or(None)?);
         }
         if wait.is_zero() { Ok(()) } else { Err(Some(now + wait)) }
     }
@@ -241,7 +233,8 @@ impl Scope {
         let known = self.tenants.contains_key(tenant) || self.tenants.len() < TENANTS_MAX;
         let key = if known { Arc::clone(tenant) } else { Arc::from("other") };
         let rate = tpm * settings.rate_factor * settings.tenant_cap_ratio / 60.0;
-        let bucket = self.tenants.entry(key).or_insert_with(|| Bucket::new(rate, now));
+        let bucket =
+            self.tenants.entry(key).or_insert_with(|| Bucket::new(rate, self.config.burst, now));
         let slack = rate * settings.queue_max_age_s;
         if bucket.level(now) + slack < tokens {
             return false;
@@ -256,8 +249,8 @@ impl Scope {
         if let Err(refusal) = self.judge(ask, settings, now) {
             *self.counters.would_shed.entry(refusal.reason).or_default() += 1;
         } else {
-            let held = self.budget.reserve(ask.tokens, now);
-            self.budget.settle(held, Some(ask.tokens), now);
+            let held = self.budget.reserve(ask.demand, now);
+            self.budget.settle(&held, Some(ask.demand), now);
         }
     }
 

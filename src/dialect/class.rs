@@ -118,6 +118,14 @@ pub struct MeterReading {
     pub reset: Option<Duration>,
 }
 
+impl MeterReading {
+    /// A meter of which nothing is known yet.
+    #[must_use]
+    pub const fn unknown(meter: Meter) -> Self {
+        Self { meter, limit: None, remaining: None, reset: None }
+    }
+}
+
 /// Which part of the answer the hint was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintSource {

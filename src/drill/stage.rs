@@ -376,6 +376,10 @@ fn gateway_config(
     let url = provider.map(|address| format!("http://{address}"));
     let url = url.or_else(|| upstream.map(|upstream| upstream.url.clone())).unwrap_or_default();
     let mut text = format!("[[scope]]\nname = {}\n", quoted(name));
+    if provider.is_some() {
+        // The simulated provider's way of counting is known; a stranger's is not.
+        text.push_str("semantics = \"token-bucket\"\n");
+    }
     for (key, limit) in [("rpm", scope.rpm), ("tpm", scope.tpm)] {
         if let Some(limit) = limit {
             let _ = writeln!(text, "{key} = {limit:?}");

@@ -28,12 +28,10 @@ pub const SCOPE: &str = "sim/drill/embed";
 #[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
 pub fn scope_of(scenario: &Scenario) -> ScopeConfig {
     ScopeConfig {
-        name: Arc::from(SCOPE),
         rpm: Some(scenario.provider.requests.per_minute.get() as f64),
         tpm: Some(scenario.provider.tokens.per_minute.get() as f64),
         max_attempts_configured: Some(scenario.max_attempts_configured),
-        owner: None,
-        usd_per_million_tokens: None,
+        ..ScopeConfig::named(SCOPE).with_buckets()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -10,6 +9,9 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
+
+pub use super::config_scope::ScopeEntry;
+use super::config_scope::check_scope;
 
 /// Largest request body that is read, unless configured otherwise.
 const BODY_MAX: usize = 32 * 1024 * 1024;
@@ -76,28 +78,6 @@ pub struct KeyConfig {
     pub trusted: bool,
 }
 
-/// `[[scope]]` of `weir.toml`: one quota.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ScopeEntry {
-    /// `provider/account/model`.
-    pub name: String,
-    /// Who answers for it.
-    #[serde(default)]
-    pub owner: Option<String>,
-    /// Models that are counted on it; none: every model that no other scope names.
-    #[serde(default)]
-    pub models: Vec<String>,
-    /// Requests per minute.
-    pub rpm: Option<f64>,
-    /// Tokens per minute.
-    pub tpm: Option<f64>,
-    /// The most attempts that the intended retry owner may make.
-    pub max_attempts_configured: Option<u32>,
-    /// Price of a million tokens in US dollars, for the spend.
-    pub usd_per_million_tokens: Option<f64>,
-}
-
 fn default_instance() -> String {
     "weir-1".to_owned()
 }
@@ -127,7 +107,11 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    fn new(key: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(
+        key: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         Self { key: key.into(), message: message.into(), remedy: remedy.into() }
     }
 
@@ -239,16 +223,7 @@ pub fn scopes(entries: &[ScopeEntry]) -> Result<Vec<ScopeConfig>, ConfigError> {
             let remedy = "give every quota one [[scope]], with all its models";
             return Err(ConfigError::new(place("name"), message, remedy));
         }
-        let of = format!(" (scope `{}`)", entry.name);
-        let price = ("usd_per_million_tokens", entry.usd_per_million_tokens);
-        for (key, value) in [("rpm", entry.rpm), ("tpm", entry.tpm), price] {
-            value.map_or(Ok(()), |value| positive(&place(key), value, &of))?;
-        }
-        if entry.max_attempts_configured == Some(0) {
-            let message = format!("0 attempts answer nobody{of}");
-            let remedy = "write how many the retry owner may make, 1 for no retry";
-            return Err(ConfigError::new(place("max_attempts_configured"), message, remedy));
-        }
+        check_scope(entry, place)?;
         for (number, model) in entry.models.iter().enumerate() {
             if let Some(first) = owners.insert(model, &entry.name) {
                 let both =
@@ -258,17 +233,7 @@ pub fn scopes(entries: &[ScopeEntry]) -> Result<Vec<ScopeConfig>, ConfigError> {
             }
         }
     }
-    Ok(entries
-        .iter()
-        .map(|entry| ScopeConfig {
-            name: Arc::from(entry.name.as_str()),
-            rpm: entry.rpm,
-            tpm: entry.tpm,
-            max_attempts_configured: entry.max_attempts_configured,
-            owner: entry.owner.as_deref().map(Arc::from),
-            usd_per_million_tokens: entry.usd_per_million_tokens,
-        })
-        .collect())
+    Ok(entries.iter().map(ScopeEntry::to_config).collect())
 }
 
 /// A flag's value as TOML writes it.
@@ -284,7 +249,7 @@ pub fn flag_value(value: &toml::Value) -> Option<FlagValue> {
     }
 }
 
-fn positive(key: &str, value: f64, of: &str) -> Result<(), ConfigError> {
+pub(super) fn positive(key: &str, value: f64, of: &str) -> Result<(), ConfigError> {
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }
@@ -321,13 +286,9 @@ mod tests {
 
     fn entry(name: &str, models: &[&str]) -> ScopeEntry {
         ScopeEntry {
-            name: name.to_owned(),
-            owner: None,
             models: models.iter().map(|model| (*model).to_owned()).collect(),
             rpm: Some(60.0),
-            tpm: None,
-            max_attempts_configured: None,
-            usd_per_million_tokens: None,
+            ..ScopeEntry::named(name)
         }
     }
 

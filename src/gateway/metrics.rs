@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use super::page::Page;
-use crate::admission::{Ending, FLAGS, Gate, Histogram, Lane, Scope, Settings, TenantCounters};
-use crate::dialect::{Meter, Since};
+use crate::admission::{
+    Ending, FLAGS, Gate, Histogram, Lane, Metered, Scope, Settings, TenantCounters,
+};
+use crate::dialect::Since;
 use crate::signal::Mono;
 
 /// Windows of the exact recent counts, in seconds.
@@ -211,17 +213,12 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
             age.push((labels, now.saturating_since(dated.at).as_secs_f64()));
             reset.extend(dated.reading.reset.map(|value| (labels, value.as_secs_f64())));
         }
-        let config = scope.config();
-        for (meter, configured, bucket) in [
-            (Meter::Requests, config.rpm, scope.budget().requests()),
-            (Meter::Tokens, config.tpm, scope.budget().tokens()),
-        ] {
-            let labels = (&**scope.name(), meter.word(), "own");
-            limit.extend(configured.map(|value| (labels, value)));
-            if let (Some(bucket), Some(configured)) = (bucket, configured) {
-                remaining.push((labels, configured * bucket.headroom(now)));
-                age.push((labels, 0.0));
-            }
+        let whole = |meter: &&Metered| meter.limit().window >= std::time::Duration::from_mins(1);
+        for meter in scope.budget().meters().iter().filter(whole) {
+            let labels = (&**scope.name(), meter.limit().meter.word(), "own");
+            limit.push((labels, meter.quota()));
+            remaining.push((labels, meter.own_left(now)));
+            age.push((labels, 0.0));
         }
     }
     for (name, help, rows) in [

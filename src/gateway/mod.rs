@@ -4,6 +4,7 @@
 
 mod admin;
 mod config;
+mod config_scope;
 mod metrics;
 mod overrides;
 mod page;

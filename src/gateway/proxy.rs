@@ -186,13 +186,18 @@ impl Proxy {
         let headers = &parts.headers;
         let (tenant, trusted) = self.tenant(headers);
         let named = text(headers, "x-weir-tenant").filter(|_| trusted);
+        let lane = text(headers, "x-weir-lane");
         Offer {
             scope,
             identity: identity(parts, body),
-            lane: match text(headers, "x-weir-lane") {
-                Some("batch") => Lane::Batch,
+            lane: match lane {
+                Some("batch" | "backfill") => Lane::Batch,
                 _ => Lane::Interactive,
             },
+            backfill: lane == Some("backfill"),
+            weight: 1.0,
+            repeatable: repeatable(parts),
+            deferrable: false,
             tenant: named.map_or(tenant, Arc::from),
             guess: guess_tokens(body.len(), peek.output_tokens()),
             deadline: Some(self.shell.now() + self.time_allowed(headers)),
@@ -245,6 +250,8 @@ impl Proxy {
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
                 }
+                // The keeper's effects are the shell's; nothing is deferred that did not ask for it.
+                Some(Effect::Claim { .. } | Effect::Report { .. } | Effect::Defer { .. }) => {}
                 Some(Effect::Refuse { refusal, .. }) => {
                     let scope = offer.scope;
                     let name = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
@@ -491,6 +498,23 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// How often the caller says it has retried: Stainless SDKs count from 0, AWS SDKs from 1.
+/// Paths whose calls only read: the same question gives an answer and leaves nothing behind.
+const READS: [&str; 6] = [
+    "/v1/embeddings",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/moderations",
+    "/v1/rerank",
+    "/v1/messages",
+];
+
+/// Whether it does no harm that the provider runs a request twice.
+fn repeatable(parts: &http::request::Parts) -> bool {
+    parts.method.is_safe()
+        || READS.contains(&parts.uri.path())
+        || parts.headers.contains_key("idempotency-key")
+}
+
 fn retry_mark(headers: &HeaderMap) -> u32 {
     if let Some(count) = text(headers, "x-stainless-retry-count") {
         return count.trim().parse().unwrap_or(0);

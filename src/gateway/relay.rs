@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::shell::Ticket;
 use super::upstream::Answer;
-use crate::admission::ScopeId;
+use crate::admission::{Demand, ScopeId};
 use crate::dialect;
 
 /// Bytes of an answer's end that are kept to find `usage` in.
@@ -139,7 +139,7 @@ impl Relayed {
                 ticket.answered_by(asked.scope, &asked.model, by);
             }
             let usage = dialect::usage_from_tail(&self.tail);
-            ticket.end(usage.map(|usage| usage.total_tokens.as_f64()));
+            ticket.end(usage.map(|usage| used(&usage)));
         }
     }
 }
@@ -151,4 +151,10 @@ fn keep_tail(tail: &mut BytesMut, data: &Bytes) {
         let _ = tail.split_to(surplus);
     }
     tail.extend_from_slice(data);
+}
+
+/// What an answer says that it used. A total without its parts counts as the request's.
+fn used(usage: &dialect::Usage) -> Demand {
+    let output = usage.completion_tokens.map_or(0.0, crate::signal::Tokens::as_f64);
+    Demand { input: (usage.total_tokens.as_f64() - output).max(0.0), output }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::admission::{Effect, Gate, Offer, RequestId, ScopeId};
+use crate::admission::{Demand, Effect, Gate, Offer, RequestId, ScopeId};
 use crate::signal::Mono;
 
 /// Effects that one request can have pending: it asks for the next only after acting on the last.
@@ -111,7 +111,10 @@ impl Inner {
         while let Some(effect) = self.gate.poll_effect() {
             let request = match &effect {
                 Effect::Send { attempt } => attempt.request,
-                Effect::Deliver { request, .. } | Effect::Refuse { request, .. } => *request,
+                Effect::Deliver { request, .. }
+                | Effect::Defer { request, .. }
+                | Effect::Refuse { request, .. } => *request,
+                Effect::Claim { .. } | Effect::Report { .. } => continue,
             };
             if let Some(sender) = self.waiting.get(&request)
                 && sender.try_send(effect).is_err()
@@ -149,10 +152,10 @@ impl Ticket {
     }
 
     /// The answer is complete; `billed` are the tokens of its `usage`.
-    pub fn end(mut self, billed: Option<f64>) {
+    pub fn end(mut self, used: Option<Demand>) {
         self.over = true;
         let request = self.request;
-        self.shell.with(|gate, now| gate.handle_end(request, billed, now));
+        self.shell.with(|gate, now| gate.handle_end(request, used, now));
     }
 
     /// The provider's answer broke off.

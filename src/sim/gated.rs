@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    AttemptId, Effect, Gate, Head, Lane as GateLane, Offer, RequestId, ScopeConfig, ScopeId,
-    Settings, guess_tokens,
+    AttemptId, Demand, Effect, Gate, Head, Lane as GateLane, Offer, RequestId, ScopeConfig,
+    ScopeId, Settings, guess_tokens,
 };
 use crate::dialect::{Class, Meter};
 use crate::signal::{Mono, Tokens};
@@ -91,7 +91,9 @@ impl GatedWorld {
                     let Some(waiting) = self.waiting.remove(&request) else { continue };
                     let outcome = waiting.answer.unwrap_or(Outcome::ServerError { status: 502 });
                     let billed = match outcome {
-                        Outcome::Ok { tokens } => Some(tokens.as_f64()),
+                        Outcome::Ok { tokens } => {
+                            Some(Demand { input: tokens.as_f64(), output: 0.0 })
+                        }
                         _ => None,
                     };
                     self.gate.handle_end(request, billed, now);
@@ -101,6 +103,8 @@ impl GatedWorld {
                     }
                     self.effects.push_back(GateEffect::Answer { request: waiting.world, answer });
                 }
+                // This world has no keeper and no place for later.
+                Effect::Claim { .. } | Effect::Report { .. } | Effect::Defer { .. } => {}
                 Effect::Refuse { request, refusal } => {
                     let Some(waiting) = self.waiting.remove(&request) else { continue };
                     let answer = AnswerSeen {
@@ -130,6 +134,10 @@ impl GateModel for GatedWorld {
             },
             tenant: Arc::from(format!("tenant-{}", request.tenant)),
             guess: guess_tokens(usize::try_from(bytes).unwrap_or(usize::MAX), 0),
+            backfill: false,
+            weight: 1.0,
+            repeatable: true,
+            deferrable: false,
             deadline: None,
             retry_mark: request.retry_count,
         };

@@ -12,7 +12,7 @@ use crate::admission::queue::Ticket;
 use crate::admission::retry::{WAITS_MAX, backoff};
 use crate::admission::scope::patience;
 use crate::admission::settings::RetryOwner;
-use crate::dialect::{Class, Meter};
+use crate::dialect::{Class, Meter, MeterReading};
 use crate::signal::Mono;
 
 /// Longest pause of a scope that a hint can ask for. A skewed clock can ask for hours; past a
@@ -78,10 +78,13 @@ impl Gate {
         scope.paused_until = Some(scope.paused_until.map_or(until, |set| set.max(until)));
         // It was refused, so there was less than we thought.
         match meter {
-            Some(Meter::Tokens) => scope.budget.believe(None, Some(0.0), now),
-            Some(Meter::Requests) => scope.budget.believe(Some(0.0), None, now),
-            _ => {}
+            Some(meter) => scope.budget.believe(
+                &[MeterReading { remaining: Some(0.0), ..MeterReading::unknown(meter) }],
+                now,
+            ),
+            None => {}
         }
+        scope.budget.hold(until, now);
     }
 
     fn may_retry(
@@ -135,7 +138,7 @@ impl Gate {
             lane: request.lane,
             arrived: request.arrived,
             deadline: request.arrived + patience(request.deadline, settings, request.arrived),
-            tokens: scope.estimator.reserve(request.guess),
+            tokens: scope.estimator.reserve(&request.guess).tokens(),
         });
         let place = request.scope;
         self.pump(place, now);

@@ -18,7 +18,7 @@ impl Gate {
             scope.set_rates(&self.settings, now);
             if mode == Mode::Enforce && was.mode != Mode::Enforce {
                 // What went out unmetered has used the quota; start from nothing.
-                scope.budget.drain(now);
+                scope.budget.hold(now, now);
                 scope.paused_until = None;
             }
             let requests = &self.requests;

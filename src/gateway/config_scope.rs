@@ -1,0 +1,202 @@
+//! `[[scope]]` of `weir.toml`: one quota, how its provider counts, and the policy for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::config::{ConfigError, positive};
+use crate::admission::{Permits, Policy, ScopeConfig, Semantics, WithoutStore};
+
+/// Most slices of one scope.
+const SLICES_MAX: usize = 4;
+
+/// `[[scope]]` of `weir.toml`: one quota.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScopeEntry {
+    /// `provider/account/model`, with `/region` where quotas differ by it.
+    pub name: String,
+    /// Who answers for it.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Models that are counted on it; none: every model that no other scope names.
+    #[serde(default)]
+    pub models: Vec<String>,
+    /// Requests per minute.
+    pub rpm: Option<f64>,
+    /// Tokens per minute, of requests and answers together.
+    pub tpm: Option<f64>,
+    /// Tokens of requests per minute, where the provider counts them apart.
+    pub input_tpm: Option<f64>,
+    /// Tokens of answers per minute, where the provider counts them apart.
+    pub output_tpm: Option<f64>,
+    /// Requests per day.
+    pub rpd: Option<f64>,
+    /// Tokens per day.
+    pub tpd: Option<f64>,
+    /// Calls that may be open at the same time, over all instances.
+    pub concurrency: Option<u32>,
+    /// How the provider counts a window. Without it the strictest is assumed, a sliding window.
+    #[serde(default)]
+    pub semantics: Semantics,
+    /// The most that may be used at once, in seconds of the mean rate; 1 without it.
+    pub burst_s: Option<f64>,
+    /// Slices of the minute, in seconds, that may not hold more than their share of it. Without it
+    /// 1 and 10 for windows, none for token buckets.
+    pub slices_s: Option<Vec<f64>>,
+    /// The provider charges `max_tokens`, not what the answer has.
+    #[serde(default)]
+    pub counts_max_tokens: bool,
+    /// The most attempts that the intended retry owner may make.
+    pub max_attempts_configured: Option<u32>,
+    /// Price of a million tokens in US dollars, for the spend.
+    pub usd_per_million_tokens: Option<f64>,
+    /// Share of started tokens that batch work gets while interactive work waits; 0 without it.
+    pub batch_trickle_ratio: Option<f64>,
+    /// Share of the quota that backfill leaves to production ingest; 0.2 without it.
+    pub ingest_reserved_ratio: Option<f64>,
+    /// Serve the newest first within a tenant while a lane is over half full.
+    #[serde(default)]
+    pub adaptive_lifo: bool,
+    /// Faults in a row that open the breaker; 5 without it.
+    pub breaker_faults_in_row: Option<u32>,
+    /// How the number of permits is found, up to `admission.max_in_flight`.
+    #[serde(default)]
+    pub permits: Permits,
+    /// Tokens per minute that retries may spend.
+    pub retry_tpm: Option<f64>,
+    /// US dollars per minute that retries may spend; needs `usd_per_million_tokens`.
+    pub retry_usd_per_minute: Option<f64>,
+    /// What each lane does while the shared store cannot be reached.
+    #[serde(default)]
+    pub without_store: WithoutStoreEntry,
+}
+
+/// `without_store` of a scope.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WithoutStoreEntry {
+    /// Interactive work: `open` without it.
+    pub interactive: Option<WithoutStore>,
+    /// Batch work: `closed` without it.
+    pub batch: Option<WithoutStore>,
+}
+
+impl ScopeEntry {
+    /// A scope without limits.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// The scope as the gate takes it.
+    #[must_use]
+    pub fn to_config(&self) -> ScopeConfig {
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let base = ScopeConfig::named(self.name.as_str());
+        let slices = match (&self.slices_s, self.semantics) {
+            (Some(slices), _) => slices.iter().map(|slice| seconds(*slice)).collect(),
+            (None, Semantics::TokenBucket) => Vec::new(),
+            (None, _) => base.slices.clone(),
+        };
+        let policy = Policy::default();
+        ScopeConfig {
+            rpm: self.rpm,
+            tpm: self.tpm,
+            input_tpm: self.input_tpm,
+            output_tpm: self.output_tpm,
+            rpd: self.rpd,
+            tpd: self.tpd,
+            concurrency: self.concurrency,
+            semantics: self.semantics,
+            burst: self.burst_s.map_or(base.burst, seconds),
+            slices,
+            counts_max_tokens: self.counts_max_tokens,
+            max_attempts_configured: self.max_attempts_configured,
+            owner: self.owner.as_deref().map(Arc::from),
+            usd_per_million_tokens: self.usd_per_million_tokens,
+            policy: Policy {
+                batch_trickle: self.batch_trickle_ratio.unwrap_or(policy.batch_trickle),
+                ingest_reserved: self.ingest_reserved_ratio.unwrap_or(policy.ingest_reserved),
+                adaptive_lifo: self.adaptive_lifo,
+                faults_in_row: self.breaker_faults_in_row.unwrap_or(policy.faults_in_row),
+                permits: self.permits,
+                retry_tpm: self.retry_tpm,
+                retry_usd_per_minute: self.retry_usd_per_minute,
+                interactive_without_store: self
+                    .without_store
+                    .interactive
+                    .unwrap_or(policy.interactive_without_store),
+                batch_without_store: self.without_store.batch.unwrap_or(policy.batch_without_store),
+                ..policy
+            },
+            ..base
+        }
+    }
+}
+
+/// Checks what the types of one scope cannot; `place` makes the dotted key of a key.
+pub(super) fn check_scope(
+    entry: &ScopeEntry,
+    place: impl Fn(&str) -> String,
+) -> Result<(), ConfigError> {
+    let of = format!(" (scope `{}`)", entry.name);
+    let numbers = [
+        ("rpm", entry.rpm),
+        ("tpm", entry.tpm),
+        ("input_tpm", entry.input_tpm),
+        ("output_tpm", entry.output_tpm),
+        ("rpd", entry.rpd),
+        ("tpd", entry.tpd),
+        ("burst_s", entry.burst_s),
+        ("usd_per_million_tokens", entry.usd_per_million_tokens),
+        ("retry_tpm", entry.retry_tpm),
+        ("retry_usd_per_minute", entry.retry_usd_per_minute),
+    ];
+    for (key, value) in numbers {
+        value.map_or(Ok(()), |value| positive(&place(key), value, &of))?;
+    }
+    for slice in entry.slices_s.iter().flatten() {
+        if !(0.1..60.0).contains(slice) {
+            let message = format!("{slice} s is no slice of a minute{of}");
+            let remedy = "write seconds from 0.1 to below 60, such as [1, 10]";
+            return Err(ConfigError::new(place("slices_s"), message, remedy));
+        }
+    }
+    if entry.slices_s.as_ref().is_some_and(|slices| slices.len() > SLICES_MAX) {
+        let message = format!("more than {SLICES_MAX} slices{of}");
+        return Err(ConfigError::new(
+            place("slices_s"),
+            message,
+            "keep those the provider judges by",
+        ));
+    }
+    let shares = [
+        ("batch_trickle_ratio", entry.batch_trickle_ratio),
+        ("ingest_reserved_ratio", entry.ingest_reserved_ratio),
+    ];
+    for (key, share) in shares {
+        if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            let message = format!("must be a share from 0 to 1{of}");
+            return Err(ConfigError::new(place(key), message, "correct it"));
+        }
+    }
+    let counts = [
+        ("max_attempts_configured", entry.max_attempts_configured, "0 attempts answer nobody"),
+        ("breaker_faults_in_row", entry.breaker_faults_in_row, "0 faults would open it at once"),
+        ("concurrency", entry.concurrency, "0 calls answer nobody"),
+    ];
+    for (key, count, why) in counts {
+        if count == Some(0) {
+            return Err(ConfigError::new(place(key), format!("{why}{of}"), "write 1 or more"));
+        }
+    }
+    if entry.retry_usd_per_minute.is_some() && entry.usd_per_million_tokens.is_none() {
+        let message = format!("retries cannot be priced{of}");
+        let remedy = "add `usd_per_million_tokens`";
+        return Err(ConfigError::new(place("retry_usd_per_minute"), message, remedy));
+    }
+    Ok(())
+}

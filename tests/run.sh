@@ -27,6 +27,23 @@ if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
     export PATH="$PWD/$unpacked/usr/bin:$PATH"
 fi
 
+# Redis, for the tests of a budget that several instances share: its libraries come with its tools,
+# which start nothing; the server is unpacked.
+if ! command -v redis-server >/dev/null; then
+    unpacked=target/ci-redis
+    if [ ! -x "$unpacked/usr/bin/redis-server" ]; then
+        "${sudo[@]}" apt-get update -q
+        "${sudo[@]}" apt-get install -yq --no-install-recommends redis-tools
+        mkdir -p "$unpacked"
+        (
+            cd "$unpacked"
+            apt-get download -q redis-server redis-tools
+            for package in *.deb; do dpkg-deb -x "$package" .; done
+        )
+    fi
+    export PATH="$PWD/$unpacked/usr/bin:$PATH"
+fi
+
 # The real OpenAI SDK, for the test that drives the gateway with it.
 venv=target/ci-venv
 if [ ! -x "$venv/bin/python" ]; then

@@ -1,37 +1,62 @@
 //! The circuit breaker of one quota scope: stops calls to a provider that fails.
 //!
 //! A throttle never counts as a failure here: the provider is healthy, we are early. Faults (5xx,
-//! timeouts, broken connections) count; an exhausted account opens the breaker at once.
+//! timeouts, broken connections) count; an exhausted account opens the breaker at once; what we
+//! refuse ourselves, bad requests and callers that left say nothing.
 //!
 //! ```text
 //!            faults                      wait over, one probe
 //! closed ------------> open ----------------------------------> half-open
 //!    ^                  ^                                          |   |
-//!    |                  +------------ probe failed or lost --------+   |
+//!    |                  +------------ probe failed ----------------+   |
 //!    +------------------------------- probe succeeded -----------------+
 //! ```
+//!
+//! A probe without an answer is lost and its place is free again. An outcome of a call that started
+//! before the breaker last opened is stale: sixty calls that hang when the provider fails must not
+//! fail the probe, or open the breaker again, when they time out half a minute later.
+//!
+//! The state is plain numbers without a list of outcomes, so that several instances can hold it in
+//! one place.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::shared::{Outcome, SharedBreaker};
 use crate::signal::Mono;
 
-/// Outcomes that are looked back on.
-const WINDOW: Duration = Duration::from_secs(10);
-/// Fewer outcomes than this in the window never open the breaker.
-const OUTCOMES_MIN: usize = 10;
-/// Outcomes that are remembered at most.
-const OUTCOMES_MAX: usize = 1_000;
-/// Share of faults in the window that opens the breaker.
-const FAULT_SHARE: f64 = 0.5;
+mod reopening;
+#[cfg(test)]
+mod tests;
+
+pub use reopening::{Reopening, Spread};
+
+/// Length of one slice; the current and the one before it are looked at.
+const SLICE: Duration = Duration::from_secs(10);
 /// First time spent open; doubles with every failed probe.
 const OPEN_FIRST: Duration = Duration::from_secs(2);
-/// Longest time spent open.
+/// Longest time spent open, before it is spread.
 const OPEN_MAX: Duration = Duration::from_secs(30);
 /// Time spent open for an exhausted account, which only a person can refill.
-const OPEN_QUOTA: Duration = Duration::from_secs(30);
-/// A probe without an answer for so long is lost; its slot comes back.
+const OPEN_DEAD: Duration = Duration::from_secs(30);
+/// A probe without an answer for so long is lost.
 const PROBE_LOST: Duration = Duration::from_secs(30);
+
+/// What opens a breaker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// Faults one after the other.
+    pub faults_in_row: u32,
+    /// Fewer outcomes than this never open it by their share of faults.
+    pub outcomes_min: u32,
+    /// Share of faults among the outcomes of two slices of 10 s.
+    pub fault_share: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { faults_in_row: 5, outcomes_min: 10, fault_share: 0.5 }
+    }
+}
 
 /// The state, with what belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,35 +87,141 @@ impl State {
     }
 }
 
+/// Why a breaker opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpenReason {
+    /// So many faults one after the other.
+    FaultsInRow,
+    /// Too large a share of faults.
+    FaultShare,
+    /// The probe failed.
+    ProbeFailed,
+    /// The account is exhausted.
+    AccountDead,
+}
+
+impl OpenReason {
+    /// The reason's word on screen, in labels and in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::FaultsInRow => "faults_in_row",
+            Self::FaultShare => "fault_share",
+            Self::ProbeFailed => "probe_failed",
+            Self::AccountDead => "account_dead",
+        }
+    }
+}
+
+/// Outcomes of the current slice and of the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slices {
+    number: u64,
+    good: u32,
+    bad: u32,
+    good_before: u32,
+    bad_before: u32,
+    faults_in_row: u32,
+}
+
+impl Slices {
+    fn count(&mut self, good: bool, now: Mono) {
+        let number = now.since_start().as_secs() / SLICE.as_secs();
+        if number > self.number {
+            let next = number == self.number + 1;
+            let before = if next { (self.good, self.bad) } else { (0, 0) };
+            (self.good_before, self.bad_before) = before;
+            (self.number, self.good, self.bad) = (number, 0, 0);
+        }
+        self.good = self.good.saturating_add(good.into());
+        self.bad = self.bad.saturating_add((!good).into());
+        self.faults_in_row = if good { 0 } else { self.faults_in_row.saturating_add(1) };
+    }
+
+    fn opens(&self, thresholds: &Thresholds) -> Option<OpenReason> {
+        let faults = f64::from(self.bad) + f64::from(self.bad_before);
+        let all = faults + f64::from(self.good) + f64::from(self.good_before);
+        if self.faults_in_row >= thresholds.faults_in_row {
+            Some(OpenReason::FaultsInRow)
+        } else if all >= f64::from(thresholds.outcomes_min)
+            && faults >= thresholds.fault_share * all
+        {
+            Some(OpenReason::FaultShare)
+        } else {
+            None
+        }
+    }
+}
+
 /// The breaker of one scope.
 #[derive(Clone, Debug)]
 pub struct Breaker {
+    thresholds: Thresholds,
+    spread: Spread,
     state: State,
     since: Mono,
+    slices: Slices,
     open_for: Duration,
-    outcomes: VecDeque<(Mono, bool)>,
+    /// When it last opened; outcomes of earlier calls are stale.
+    opened_at: Mono,
+    reason: Option<OpenReason>,
+    last_success: Option<Mono>,
     transitions: [u64; 3],
 }
 
 impl Breaker {
-    /// A closed breaker.
+    /// A closed breaker with the default thresholds, not staggered.
     #[must_use]
-    pub const fn new(now: Mono) -> Self {
+    pub fn new(now: Mono) -> Self {
+        Self::configured(Thresholds::default(), Spread::default(), now)
+    }
+
+    /// A closed breaker with thresholds and a place among the scopes that reopen.
+    #[must_use]
+    pub fn configured(thresholds: Thresholds, spread: Spread, now: Mono) -> Self {
         Self {
+            thresholds,
+            spread,
             state: State::Closed,
             since: now,
+            slices: Slices::default(),
             open_for: OPEN_FIRST,
-            outcomes: VecDeque::new(),
+            opened_at: Mono::START,
+            reason: None,
+            last_success: None,
             transitions: [0; 3],
         }
     }
 
-    /// The state now. An open breaker whose wait is over is half-open.
+    /// Another number of faults in a row that opens it.
+    pub const fn set_faults_in_row(&mut self, faults: u32) {
+        self.thresholds.faults_in_row = faults;
+    }
+
+    /// The state now. An open breaker whose wait is over is half-open, and so is one whose probe is
+    /// lost.
     #[must_use]
     pub fn state(&self, now: Mono) -> State {
         match self.state {
             State::Open { until } if now >= until => State::HalfOpen { probe: None },
+            State::HalfOpen { probe: Some(started) } if now >= started + PROBE_LOST => {
+                State::HalfOpen { probe: None }
+            }
             state => state,
+        }
+    }
+
+    /// Since when a probe is due, if one is due now.
+    #[must_use]
+    pub fn probe_due(&self, now: Mono) -> Option<Mono> {
+        match self.state {
+            State::Open { until } => (now >= until).then_some(until),
+            State::HalfOpen { probe: None } => Some(self.since),
+            State::HalfOpen { probe: Some(started) } => {
+                let lost = started + PROBE_LOST;
+                (now >= lost).then_some(lost)
+            }
+            State::Closed => None,
         }
     }
 
@@ -98,6 +229,19 @@ impl Breaker {
     #[must_use]
     pub const fn since(&self) -> Mono {
         self.since
+    }
+
+    /// Why it last opened; `None` when it never did.
+    #[must_use]
+    pub const fn reason(&self) -> Option<OpenReason> {
+        self.reason
+    }
+
+    /// The last success that was seen while it was not closed: a sign that it is open for too long,
+    /// or for the wrong scope.
+    #[must_use]
+    pub const fn last_success(&self) -> Option<Mono> {
+        self.last_success
     }
 
     /// Transitions into closed, open and half-open.
@@ -114,7 +258,6 @@ impl Breaker {
         match self.state(now) {
             State::Closed | State::HalfOpen { probe: None } => Ok(()),
             State::Open { until } => Err(until),
-            State::HalfOpen { probe: Some(started) } if now >= started + PROBE_LOST => Ok(()),
             State::HalfOpen { probe: Some(started) } => Err(started + PROBE_LOST),
         }
     }
@@ -126,35 +269,47 @@ impl Breaker {
         }
     }
 
-    /// A call was answered, with a result or with a throttle.
+    /// A call that `started` then has ended so.
+    pub fn ended(&mut self, outcome: Outcome, started: Mono, now: Mono) {
+        let stale = started < self.opened_at;
+        match outcome {
+            Outcome::Exhausted => self.exhausted(now),
+            Outcome::Good | Outcome::Throttled { .. } if !stale => self.succeeded(now),
+            Outcome::Good => self.seen_success(now),
+            Outcome::Fault { .. } if !stale => self.failed(now),
+            // A call that lost its probe's place must not free that of the next.
+            Outcome::Neither if self.is_probe(started) => self.abandoned(now),
+            Outcome::Throttled { .. } | Outcome::Fault { .. } | Outcome::Neither => {}
+        }
+    }
+
+    /// A call that is not stale was answered, with a result or with a throttle.
     ///
     /// `## HalfOpen => Closed`, `## Closed => Closed`
     pub fn succeeded(&mut self, now: Mono) {
-        if let State::HalfOpen { .. } = self.state {
-            self.outcomes.clear();
+        self.seen_success(now);
+        if let State::HalfOpen { .. } = self.state(now) {
+            self.slices = Slices::default();
             self.open_for = OPEN_FIRST;
             self.enter(State::Closed, now);
         }
-        self.note(true, now);
+        if self.state == State::Closed {
+            self.slices.count(true, now);
+        }
     }
 
-    /// A call failed by the provider's fault.
+    /// A call that is not stale failed by the provider's fault.
     ///
     /// `## HalfOpen => Open`, `## Closed => (Closed | Open)`
     pub fn failed(&mut self, now: Mono) {
-        self.note(false, now);
-        match self.state {
+        match self.state(now) {
             State::HalfOpen { .. } => {
-                self.open_for = (self.open_for * 2).min(OPEN_MAX);
-                self.enter(State::Open { until: now + self.open_for }, now);
+                self.open(OpenReason::ProbeFailed, (self.open_for * 2).min(OPEN_MAX), now);
             }
             State::Closed => {
-                let faults = self.outcomes.iter().filter(|(_, good)| !good).count();
-                let all = self.outcomes.len();
-                #[expect(clippy::cast_precision_loss, reason = "bounded by OUTCOMES_MAX")]
-                let share = faults as f64 / all.max(1) as f64;
-                if all >= OUTCOMES_MIN && share >= FAULT_SHARE {
-                    self.enter(State::Open { until: now + self.open_for }, now);
+                self.slices.count(false, now);
+                if let Some(reason) = self.slices.opens(&self.thresholds) {
+                    self.open(reason, self.open_for, now);
                 }
             }
             State::Open { .. } => {}
@@ -163,13 +318,12 @@ impl Breaker {
 
     /// The account is exhausted: nothing will succeed until a person acts.
     ///
-    /// `## Closed => Open`, `## HalfOpen => Open`
+    /// `## (Closed | Open | HalfOpen) => Open`
     pub fn exhausted(&mut self, now: Mono) {
-        self.enter(State::Open { until: now + OPEN_QUOTA }, now);
+        self.open(OpenReason::AccountDead, OPEN_DEAD, now);
     }
 
-    /// A call ended without an answer of the provider's (the caller went away): its probe slot
-    /// comes back.
+    /// A probe ended without an answer of the provider's (the caller went away): its place is free.
     pub fn abandoned(&mut self, now: Mono) {
         if let State::HalfOpen { probe: Some(_) } = self.state {
             self.state = State::HalfOpen { probe: None };
@@ -177,13 +331,35 @@ impl Breaker {
         }
     }
 
-    fn note(&mut self, good: bool, now: Mono) {
-        while self.outcomes.front().is_some_and(|(at, _)| *at + WINDOW < now)
-            || self.outcomes.len() >= OUTCOMES_MAX
-        {
-            self.outcomes.pop_front();
+    /// The state as the keeper has it, where several instances share it.
+    pub fn reflect(&mut self, shared: SharedBreaker, now: Mono) {
+        let state = match shared {
+            SharedBreaker::Closed => State::Closed,
+            SharedBreaker::Open { left } => State::Open { until: now + left },
+            SharedBreaker::HalfOpen { probing } => {
+                State::HalfOpen { probe: probing.then_some(now) }
+            }
+        };
+        self.enter(state, now);
+    }
+
+    fn is_probe(&self, started: Mono) -> bool {
+        matches!(self.state, State::HalfOpen { probe: Some(probe) } if started >= probe)
+    }
+
+    fn seen_success(&mut self, now: Mono) {
+        if self.state != State::Closed {
+            self.last_success = Some(now);
         }
-        self.outcomes.push_back((now, good));
+    }
+
+    fn open(&mut self, reason: OpenReason, open_for: Duration, now: Mono) {
+        self.open_for = open_for;
+        self.reason = Some(reason);
+        if !matches!(self.state(now), State::Open { .. }) {
+            (self.opened_at, self.last_success) = (now, None);
+        }
+        self.enter(State::Open { until: now + self.spread.of(open_for) }, now);
     }
 
     fn enter(&mut self, state: State, now: Mono) {
@@ -197,80 +373,5 @@ impl Breaker {
             self.since = now;
         }
         self.state = state;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: f64) -> Mono {
-        Mono::from_secs_f64(seconds)
-    }
-
-    fn opened() -> Breaker {
-        let mut breaker = Breaker::new(Mono::START);
-        for _ in 0..OUTCOMES_MIN {
-            breaker.failed(at(1.0));
-        }
-        breaker
-    }
-
-    #[test]
-    fn opens_at_the_least_number_of_outcomes_and_not_below() {
-        let mut breaker = Breaker::new(Mono::START);
-        for _ in 1..OUTCOMES_MIN {
-            breaker.failed(at(1.0));
-            assert_eq!(breaker.state(at(1.0)), State::Closed);
-        }
-        breaker.failed(at(1.0));
-        assert_eq!(breaker.state(at(1.0)), State::Open { until: at(3.0) });
-    }
-
-    #[test]
-    fn successes_keep_it_closed() {
-        let mut breaker = Breaker::new(Mono::START);
-        for _ in 0..100 {
-            breaker.succeeded(at(1.0));
-            breaker.failed(at(1.0));
-        }
-        // Exactly half are faults only after the last failure of each pair.
-        assert_eq!(breaker.state(at(1.0)).word(), "open");
-        let mut breaker = Breaker::new(Mono::START);
-        for _ in 0..100 {
-            breaker.succeeded(at(1.0));
-            breaker.succeeded(at(1.0));
-            breaker.failed(at(1.0));
-        }
-        assert_eq!(breaker.state(at(1.0)), State::Closed);
-    }
-
-    #[test]
-    fn one_probe_passes_exactly_when_the_wait_is_over() {
-        let mut breaker = opened();
-        assert_eq!(breaker.permits(at(2.999)), Err(at(3.0)));
-        assert_eq!(breaker.permits(at(3.0)), Ok(()));
-        breaker.started(at(3.0));
-        assert!(breaker.permits(at(3.1)).is_err(), "the probe is under way");
-        breaker.succeeded(at(3.5));
-        assert_eq!(breaker.permits(at(3.5)), Ok(()));
-    }
-
-    #[test]
-    fn a_failed_probe_doubles_the_wait() {
-        let mut breaker = opened();
-        breaker.started(at(3.0));
-        breaker.failed(at(3.5));
-        assert_eq!(breaker.permits(at(7.4)), Err(at(7.5)));
-    }
-
-    #[test]
-    fn a_lost_probe_gives_its_slot_back() {
-        let mut breaker = opened();
-        breaker.started(at(3.0));
-        assert!(breaker.permits(at(32.9)).is_err());
-        assert_eq!(breaker.permits(at(33.0)), Ok(()));
-        breaker.abandoned(at(10.0));
-        assert_eq!(breaker.permits(at(10.0)), Ok(()));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::limit::Limit;
 use super::meter::Metered;
+use super::queue::Ahead;
 use super::shared::Demand;
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
@@ -23,26 +24,16 @@ pub struct Reservation {
     pub at: Mono,
 }
 
-/// What stands before a newcomer.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Ahead {
-    /// Requests.
-    pub requests: f64,
-    /// Their tokens.
-    pub tokens: f64,
-}
-
-impl Ahead {
-    /// Their amount of one meter. Queues count tokens together; kinds are split as in `like`.
-    fn of(&self, meter: Meter, like: &Demand) -> f64 {
-        let share = |part: f64| self.tokens * part / like.tokens().max(1.0);
-        match meter {
-            Meter::Requests | Meter::RequestsPerDay => self.requests,
-            Meter::Tokens | Meter::TokensPerDay => self.tokens,
-            Meter::InputTokens => share(like.input),
-            Meter::OutputTokens => share(like.output),
-            _ => 0.0,
-        }
+/// How much of one meter those ahead will take. Queues count tokens together; kinds are split as in
+/// `like`.
+fn ahead_of(meter: Meter, ahead: &Ahead, like: &Demand) -> f64 {
+    let share = |part: f64| ahead.tokens * part / like.tokens().max(1.0);
+    match meter {
+        Meter::Requests | Meter::RequestsPerDay => ahead.requests,
+        Meter::Tokens | Meter::TokensPerDay => ahead.tokens,
+        Meter::InputTokens => share(like.input),
+        Meter::OutputTokens => share(like.output),
+        _ => 0.0,
     }
 }
 
@@ -95,7 +86,7 @@ impl Budget {
         let mut longest = (Duration::ZERO, None);
         for meter in &self.meters {
             let kind = meter.limit().meter;
-            let (amount, before) = (demand.of(kind), ahead.of(kind, demand));
+            let (amount, before) = (demand.of(kind), ahead_of(kind, ahead, demand));
             if amount <= 0.0 {
                 continue;
             }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::budget::Allowance;
 use super::limit::{Limit, Semantics};
+use super::recovery::RampPlan;
 use crate::dialect::Meter;
 
 /// Seconds of the mean rate that may be used at once, unless configured.
@@ -72,6 +73,8 @@ pub struct Policy {
     pub retry_tpm: Option<f64>,
     /// US dollars that retries may spend per minute.
     pub retry_usd_per_minute: Option<f64>,
+    /// How the scope comes back after a cut; without one, as soon as the rate factor allows.
+    pub ramp: Option<RampPlan>,
     /// An instance that is silent for longer is gone from the shared budget.
     pub lease: Duration,
     /// What each lane does while the shared budget cannot be reached.
@@ -113,6 +116,7 @@ impl Default for Policy {
             permits: Permits::default(),
             retry_tpm: None,
             retry_usd_per_minute: None,
+            ramp: None,
             lease: Duration::from_secs(10),
             interactive_without_store: WithoutStore::Open,
             batch_without_store: WithoutStore::Closed,
@@ -142,6 +146,12 @@ impl ScopeConfig {
             usd_per_million_tokens: None,
             policy: Policy::default(),
         }
+    }
+
+    /// The provider: the name up to its first slash.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        self.name.split('/').next().unwrap_or(&self.name)
     }
 
     /// The same with meters that refill continuously, which judge no slices.

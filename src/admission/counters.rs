@@ -105,12 +105,20 @@ pub enum Denied {
     Attempts,
     /// The scope's retry budget is spent.
     Budget,
-    /// The wait would end after the deadline, or is too long.
+    /// The next attempt would start or end after the deadline.
     Deadline,
+    /// What the scope may spend on retries in money is spent.
+    Money,
     /// The client owns retries.
     Owner,
     /// The answer will not change.
     Permanent,
+    /// What the scope may spend on retries in tokens is spent.
+    Tokens,
+    /// It may have been processed, and doing it twice may do harm.
+    Unsafe,
+    /// The provider asks for too long a wait, or all waits together are too long.
+    Wait,
 }
 
 impl Denied {
@@ -121,8 +129,12 @@ impl Denied {
             Self::Attempts => "attempts",
             Self::Budget => "budget",
             Self::Deadline => "deadline",
+            Self::Money => "money",
             Self::Owner => "owner",
             Self::Permanent => "permanent",
+            Self::Tokens => "tokens",
+            Self::Unsafe => "unsafe",
+            Self::Wait => "wait",
         }
     }
 }
@@ -183,6 +195,8 @@ pub struct Counters {
     pub completed: BTreeMap<Completion, u64>,
     /// Requests whose caller went away, by stage.
     pub cancelled: BTreeMap<Stage, u64>,
+    /// Requests put off for later, by lane.
+    pub deferred: BTreeMap<Lane, u64>,
     /// Requests that became too late, by stage.
     pub expired: BTreeMap<Stage, u64>,
     /// First attempts.

@@ -25,22 +25,25 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::breaker::Reopening;
 use super::budget::Reservation;
 use super::config::ScopeConfig;
-use super::counters::{Completion, Denied, Ending, Stage};
+use super::counters::Stage;
 use super::estimate::Estimator;
-use super::events::{AttemptId, Effect, Head, Offer, RequestId};
+use super::events::{AttemptId, Effect, Offer, RequestId};
 #[cfg(doc)]
 use super::identity::Originals;
 use super::identity::{ChainEntry, Identity};
-use super::queue::{Lane, Ticket};
+use super::queue::{Lane, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
-use super::scope::{Ask, DatedReading, Scope, patience};
+use super::scope::{Ask, Scope};
 use super::settings::{Mode, RetryOwner, Settings};
-use super::shared::{Demand, Receipt};
-use crate::dialect::{Class, Meter, MeterReading};
+use super::shared::{Demand, Outcome, Receipt};
+use super::tenants::Tenants;
 use crate::signal::Mono;
 
+mod answering;
+mod claiming;
 mod hearing;
 mod retrying;
 mod steering;
@@ -48,6 +51,8 @@ mod steering;
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Queued,
+    /// The keeper of the scope's state is asked.
+    Claiming,
     Backoff {
         until: Mono,
     },
@@ -77,8 +82,13 @@ struct Request {
     scope: usize,
     identity: Identity,
     lane: Lane,
-    tenant: Arc<str>,
+    backfill: bool,
+    tenant: TenantId,
+    tenant_name: Arc<str>,
+    weight: f64,
     guess: Demand,
+    repeatable: bool,
+    deferrable: bool,
     arrived: Mono,
     queued_since: Mono,
     queued: Duration,
@@ -99,6 +109,8 @@ enum Finish {
     Served,
     /// With a refusal, ours or the provider's, or a fault.
     Refused,
+    /// It was put off.
+    Deferred,
     /// Its caller did not wait.
     Gone,
 }
@@ -109,6 +121,11 @@ pub struct Gate {
     scopes: Vec<Scope>,
     settings: Settings,
     requests: BTreeMap<RequestId, Request>,
+    tenants: Tenants,
+    /// Whose turn it is to probe, by provider.
+    reopenings: Vec<Reopening>,
+    /// When each scope wants to be looked at again; the same as its `wake`.
+    wakes: BTreeSet<(Mono, usize)>,
     backoffs: BTreeSet<(Mono, RequestId)>,
     effects: VecDeque<Effect>,
     last_request: u64,
@@ -121,11 +138,22 @@ impl Gate {
     /// A gate for these scopes, all idle. `seed` decides every jitter.
     #[must_use]
     pub fn new(scopes: Vec<ScopeConfig>, settings: Settings, seed: u64, now: Mono) -> Self {
-        let scopes = scopes.into_iter().map(|config| Scope::new(config, &settings, now)).collect();
+        let mut providers = BTreeMap::new();
+        let scopes: Vec<_> = scopes
+            .into_iter()
+            .map(|config| {
+                let next = providers.len();
+                let provider = *providers.entry(config.provider().to_owned()).or_insert(next);
+                Scope::new(config, provider, &settings, now)
+            })
+            .collect();
         Self {
+            reopenings: vec![Reopening::default(); providers.len()],
             scopes,
             settings,
             requests: BTreeMap::new(),
+            tenants: Tenants::default(),
+            wakes: BTreeSet::new(),
             backoffs: BTreeSet::new(),
             effects: VecDeque::new(),
             last_request: 0,
@@ -174,7 +202,7 @@ impl Gate {
     pub fn poll_timeout(&self) -> Option<Mono> {
         debug_assert!(self.effects.is_empty(), "effects must be drained before sleeping");
         let backoff = self.backoffs.first().map(|(until, _)| *until);
-        self.scopes.iter().filter_map(|scope| scope.wake).chain(backoff).min()
+        self.wakes.first().map(|(at, _)| *at).into_iter().chain(backoff).min()
     }
 
     /// A request arrives. Its decision comes as an effect, at once or later.
@@ -186,6 +214,7 @@ impl Gate {
         self.last_request += 1;
         let id = RequestId(self.last_request);
         let uniform = self.random.random::<f64>();
+        let (tenant, tenant_name) = self.tenants.enter(&offer.tenant, now);
         let settings = &self.settings;
         let enforced =
             settings.mode == Mode::Enforce && falls_within(offer.identity, settings.enforced_ratio);
@@ -193,16 +222,27 @@ impl Gate {
         let counters = &mut scope.counters;
         *counters.offered.entry(offer.lane).or_default() += 1;
         counters.retry_marked += u64::from(offer.retry_mark > 0);
-        counters.tenant(&offer.tenant).offered += 1;
+        counters.tenant(&tenant_name).offered += 1;
         let (original, new) = scope.originals.arrive(offer.identity, id.0, now);
         if new {
             *counters.originals.entry(offer.lane).or_default() += 1;
         } else {
             counters.client_repeats += 1;
         }
+        let demand = scope.estimator.reserve(&offer.guess);
         let ask = Ask {
-            lane: offer.lane,
-            demand: scope.estimator.reserve(&offer.guess),
+            ticket: Ticket {
+                request: id,
+                lane: offer.lane,
+                backfill: offer.backfill,
+                tenant,
+                weight: offer.weight,
+                arrived: now,
+                // Set when it is queued.
+                deadline: now,
+                tokens: demand.tokens(),
+            },
+            demand,
             deadline: offer.deadline,
             running: original.running > 0,
             attempts: original.attempts,
@@ -217,8 +257,13 @@ impl Gate {
                 scope: offer.scope.0,
                 identity: offer.identity,
                 lane: offer.lane,
-                tenant: Arc::clone(&offer.tenant),
+                backfill: offer.backfill,
+                tenant,
+                tenant_name,
+                weight: offer.weight,
                 guess: offer.guess,
+                repeatable: offer.repeatable,
+                deferrable: offer.deferrable,
                 arrived: now,
                 queued_since: now,
                 queued: Duration::ZERO,
@@ -233,7 +278,7 @@ impl Gate {
         if self.draining {
             self.refuse(id, Reason::Draining.refusal(Some(Duration::from_secs(1)), true), now);
         } else if enforced {
-            self.enqueue(id, &ask, &offer.tenant, now);
+            self.enqueue(id, &ask, now);
         } else {
             if settings.mode == Mode::Shadow {
                 scope.judge_in_shadow(&ask, settings, now);
@@ -243,220 +288,29 @@ impl Gate {
         id
     }
 
-    fn enqueue(&mut self, id: RequestId, ask: &Ask, tenant: &Arc<str>, now: Mono) {
+    fn enqueue(&mut self, id: RequestId, ask: &Ask, now: Mono) {
         let settings = &self.settings;
-        let request = &self.requests[&id];
-        let place = request.scope;
+        let place = self.requests[&id].scope;
         let scope = &mut self.scopes[place];
         let forbid = settings.retry_owner == RetryOwner::Gateway;
         if let Err(refusal) = scope.judge(ask, settings, now) {
             return self.refuse(id, refusal, now);
         }
         // Where the gate owns retries, a repeat by the client is one more: it spends the scope's budget.
-        if forbid && ask.attempts > 0 && !scope.retry_budget.spend(settings.retry_budget_ratio, now)
-        {
-            *scope.counters.retries_denied.entry(Denied::Budget).or_default() += 1;
-            return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
+        if forbid && ask.attempts > 0 {
+            let allowance = scope.retry_allowance(settings);
+            if let Err(denied) = scope.retry_budget.spend(&allowance, scope.cost(&ask.demand), now)
+            {
+                *scope.counters.retries_denied.entry(denied).or_default() += 1;
+                return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
+            }
         }
-        if !scope.tenant_has_share(tenant, ask.demand.tokens(), settings, now) {
+        if !scope.tenant_has_share(ask.ticket.tenant, ask.demand.tokens(), settings, now) {
             return self.refuse(id, Reason::TenantCap.refusal(None, forbid), now);
         }
         // With no patience at all, what need not wait may still start at this instant.
-        let patience = patience(ask.deadline, settings, now).max(Duration::from_nanos(1));
-        let ticket = Ticket {
-            request: id,
-            lane: ask.lane,
-            arrived: now,
-            deadline: now + patience,
-            tokens: ask.demand.tokens(),
-        };
-        scope.queue.push_back(ticket);
-        self.pump(place, now);
-    }
-
-    /// The head of an attempt's request is written to an open connection: it counts from now on.
-    pub fn handle_sent(&mut self, attempt: AttemptId, now: Mono) {
-        let now = self.clamp(now);
-        let Some(request) = self.upstream(attempt) else { return };
-        let Phase::Upstream { sent, started, .. } = &mut request.phase else { return };
-        if *sent {
-            return;
-        }
-        (*sent, *started) = (true, now);
-        request.reached += 1;
-        let (identity, place, own_retry) = (request.identity, request.scope, request.attempts > 1);
-        let scope = &mut self.scopes[place];
-        if scope.originals.attempted(identity, now) {
-            scope.counters.attempts_first += 1;
-            scope.counters.originals_attempted += 1;
-        } else {
-            scope.counters.attempts_retry += 1;
-        }
-        scope.counters.gate_retries += u64::from(own_retry);
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(chain("attempt", now));
-        }
-    }
-
-    /// The head of an answer has arrived. A success is delivered; report its end with
-    /// [`Self::handle_end`]. A refusal or fault ends the attempt here.
-    pub fn handle_head(&mut self, attempt: AttemptId, head: &Head, now: Mono) {
-        let now = self.clamp(now);
-        let Some(request) = self.upstream(attempt) else { return };
-        let Phase::Upstream { started, held, .. } = request.phase else { return };
-        let place = request.scope;
-        let (identity, enforced) = (request.identity, request.enforced);
-        let retried = request.attempts;
-        let scope = &mut self.scopes[place];
-        let ending = Ending::Status(head.status);
-        *scope.counters.results.entry((head.class, ending)).or_default() += 1;
-        learn_meters(scope, &head.meters, now);
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(ChainEntry {
-                status: Some(head.status),
-                code: head.code.clone(),
-                hint: head.hint,
-                ..chain("answer", now)
-            });
-        }
-        let throttled = head.class == Class::TransientRateLimit;
-        // What passes unmetered says nothing about our rate.
-        if enforced && scope.adaptive.answered(throttled, now) {
-            scope.set_rates(&self.settings, now);
-        }
-        if head.class == Class::Success {
-            scope.breaker.succeeded(now);
-            let again = scope.originals.get_mut(identity).is_some_and(|o| o.attempts > 1);
-            scope.counters.retry_successes += u64::from(again || retried > 1);
-            self.request_mut(attempt.request).phase = Phase::Streaming { started, held };
-            return self.deliver(attempt.request, false);
-        }
-        if matches!(head.status, 429 | 503) || head.class == Class::PermanentQuota {
-            let meter = head.meter.map_or("none", Meter::word);
-            scope.counters.refused(head.status, head.code.as_deref().unwrap_or("none"), meter);
-            if let Some(hint) = head.hint {
-                scope.counters.hints += 1;
-                scope.counters.hints_sum_s += hint.as_secs_f64();
-            }
-        }
-        match head.class {
-            Class::TemporaryOverload => scope.breaker.failed(now),
-            Class::PermanentQuota => scope.breaker.exhausted(now),
-            _ => scope.breaker.succeeded(now),
-        }
-        self.end_attempt(attempt.request, None, now);
-        self.retry_or_deliver(attempt.request, head.class, head.hint, head.meter, now);
-    }
-
-    /// The attempt ended without an answer. `Ending::Timeout` and `Ending::Transport` are the
-    /// provider's fault.
-    pub fn handle_failed(&mut self, attempt: AttemptId, ending: Ending, now: Mono) {
-        let now = self.clamp(now);
-        let Some(request) = self.upstream(attempt) else { return };
-        let (Phase::Upstream { held, sent, .. }, place) = (request.phase, request.scope) else {
-            return;
-        };
-        let scope = &mut self.scopes[place];
-        scope.breaker.failed(now);
-        scope.counters.unreachable += u64::from(!sent);
-        if sent {
-            let class = Class::TemporaryOverload;
-            *scope.counters.results.entry((class, ending)).or_default() += 1;
-        }
-        // A request that was sent and never answered was probably billed.
-        let charged = held.filter(|_| sent).map(|held| held.reservation.demand);
-        self.end_attempt(attempt.request, charged, now);
-        self.retry_or_deliver(attempt.request, Class::TemporaryOverload, None, None, now);
-    }
-
-    /// A delivered success has been read to its end. `used` is what its `usage` says.
-    pub fn handle_end(&mut self, request: RequestId, used: Option<Demand>, now: Mono) {
-        let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
-        let place = known.scope;
-        match known.phase {
-            Phase::Streaming { held, .. } => {
-                let identity = known.identity;
-                let scope = &mut self.scopes[place];
-                if let Some(used) = used {
-                    scope.estimator.learn(&known.guess, &used);
-                    scope.counters.tokens_actual += used.tokens();
-                    scope.counters.tenant(&known.tenant).tokens += used.tokens();
-                }
-                let charged = used
-                    .map(|used| scope.estimator.charge(&known.guess, &used))
-                    .or(held.map(|held| held.reservation.demand));
-                *scope.counters.completed.entry(Completion::Success).or_default() += 1;
-                if let Some(original) = scope.originals.get_mut(identity) {
-                    if !original.served {
-                        scope.counters.originals_served += 1;
-                    }
-                    original.served = true;
-                    let tokens = used.map(|used| used.tokens());
-                    original.log(ChainEntry { tokens, ..chain("served", now) });
-                }
-                self.end_attempt(request, charged, now);
-                self.finish(request, Finish::Served, now);
-                self.pump(place, now);
-            }
-            Phase::Answered => self.finish(request, Finish::Refused, now),
-            _ => {}
-        }
-    }
-
-    /// A delivered success broke off at the provider's side.
-    pub fn handle_broken(&mut self, request: RequestId, now: Mono) {
-        let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
-        let (place, identity) = (known.scope, known.identity);
-        let Phase::Streaming { held, .. } = known.phase else {
-            return self.handle_end(request, None, now);
-        };
-        let scope = &mut self.scopes[place];
-        scope.breaker.failed(now);
-        *scope.counters.completed.entry(Completion::Error).or_default() += 1;
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(chain("broken", now));
-        }
-        // What it cost is not known; the estimate stands.
-        self.end_attempt(request, held.map(|held| held.reservation.demand), now);
-        self.finish(request, Finish::Refused, now);
-        self.pump(place, now);
-    }
-
-    /// The caller has gone. Everything that the request held is free again.
-    pub fn handle_cancel(&mut self, request: RequestId, now: Mono) {
-        let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
-        let (place, phase) = (known.scope, known.phase);
-        let stage = match phase {
-            Phase::Answered => return self.finish(request, Finish::Refused, now),
-            Phase::Queued => {
-                self.scopes[place].queue.remove(request);
-                Stage::Queue
-            }
-            Phase::Backoff { until } => {
-                self.backoffs.remove(&(until, request));
-                Stage::Backoff
-            }
-            Phase::Upstream { sent, held, .. } => {
-                let scope = &mut self.scopes[place];
-                scope.breaker.abandoned(now);
-                if sent {
-                    let key = (Class::Cancelled, Ending::Cancelled);
-                    *scope.counters.results.entry(key).or_default() += 1;
-                }
-                let charged = held.filter(|_| sent).map(|held| held.reservation.demand);
-                self.end_attempt(request, charged, now);
-                Stage::Upstream
-            }
-            Phase::Streaming { held, .. } => {
-                self.end_attempt(request, held.map(|held| held.reservation.demand), now);
-                Stage::Upstream
-            }
-        };
-        *self.scopes[place].counters.cancelled.entry(stage).or_default() += 1;
-        self.finish(request, Finish::Gone, now);
+        let patience = scope.patience(ask.deadline, settings, now).max(Duration::from_nanos(1));
+        scope.queue.push_back(Ticket { deadline: now + patience, ..ask.ticket });
         self.pump(place, now);
     }
 
@@ -470,10 +324,14 @@ impl Gate {
             self.backoffs.remove(&(until, id));
             self.requeue(id, now);
         }
-        for place in 0..self.scopes.len() {
-            if self.scopes[place].wake.is_some_and(|wake| wake <= now) {
-                self.pump(place, now);
+        while let Some((at, place)) = self.wakes.first().copied() {
+            if at > now {
+                break;
             }
+            self.set_wake(place, None);
+            self.renew_lease(place, now);
+            self.scopes[place].look_at_ramp(&self.settings, now);
+            self.pump(place, now);
         }
     }
 
@@ -495,41 +353,88 @@ impl Gate {
 
     /// Starts as many of the queue as may start, and sets the next wake-up.
     fn pump(&mut self, place: usize, now: Mono) {
-        loop {
+        let wake = loop {
             while let Some(id) = self.scopes[place].queue.overdue(now) {
                 self.expire(id, place, now);
             }
             let scope = &self.scopes[place];
-            let Some((lane, id)) = Lane::ALL
-                .into_iter()
-                .find_map(|lane| scope.queue.head(lane).map(|head| (lane, head)))
-            else {
-                self.scopes[place].wake = None;
-                return;
+            let Some(head) = scope.queue.head() else { break None };
+            let demand = scope.estimator.reserve(&self.requests[&head.request].guess);
+            let (next, demand) = match scope.may_start(&head, &demand, &self.settings, now) {
+                Ok(()) => (head, demand),
+                Err(wake) => match self.instead_of(&head, place, now) {
+                    Some(other) => other,
+                    None => break wake,
+                },
             };
-            let demand = scope.estimator.reserve(&self.requests[&id].guess);
-            if let Err(wake) = scope.may_start(lane, &demand, &self.settings, now) {
-                let scope = &mut self.scopes[place];
-                scope.wake = wake.into_iter().chain(scope.queue.next_deadline()).min();
-                return;
+            if let Err(wake) = self.turn_to_probe(place, now) {
+                break Some(wake);
             }
-            let scope = &mut self.scopes[place];
-            scope.queue.remove(id);
-            scope.paused_until = None;
-            let reservation = scope.budget.reserve(demand, now);
-            let held = Held { reservation, receipt: None };
-            if lane == Lane::Batch
-                && let Some(batch) = &mut scope.batch
-            {
-                batch.take(demand.tokens(), now);
+            if let Some(wake) = self.ask_keeper(&next, demand, place, now) {
+                match wake {
+                    Ok(()) => continue,
+                    Err(wake) => break wake,
+                }
             }
-            scope.counters.tokens_reserved += demand.tokens();
-            let request = self.request_mut(id);
-            let waited = now.saturating_since(request.queued_since);
-            request.queued += waited;
-            let counters = &mut self.scopes[place].counters;
-            counters.queue_wait.entry(lane).or_default().observe(waited);
-            self.start(id, Some(held), now);
+            self.scopes[place].queue.take(next.request);
+            let held = self.hold(&next, demand, None, place, now);
+            self.start(next.request, Some(held), now);
+        };
+        let scope = &self.scopes[place];
+        let deadline = scope.queue.next_deadline();
+        let timers = deadline.into_iter().chain(scope.lease_due()).chain(scope.ramp_due());
+        let wake = wake.into_iter().chain(timers).min();
+        self.set_wake(place, wake);
+    }
+
+    /// Of one provider's scopes only one probes at a time, so that they do not all come back at once.
+    fn turn_to_probe(&self, place: usize, now: Mono) -> Result<(), Mono> {
+        let scope = &self.scopes[place];
+        match scope.breaker.probe_due(now) {
+            Some(due) if self.settings.breaker && !scope.keeper_answers() => {
+                self.reopenings[scope.provider].permits(place, due, now)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whose turn it is when the head waits for its own lane's share only.
+    fn instead_of(&self, head: &Ticket, place: usize, now: Mono) -> Option<(Ticket, Demand)> {
+        let scope = &self.scopes[place];
+        let other = scope.queue.head_of(Lane::Interactive).filter(|_| head.lane == Lane::Batch)?;
+        let demand = scope.estimator.reserve(&self.requests[&other.request].guess);
+        let starts = scope.may_start(&other, &demand, &self.settings, now).is_ok();
+        starts.then_some((other, demand))
+    }
+
+    /// Debits the scope for an attempt that starts now, and counts its wait.
+    fn hold(
+        &mut self,
+        ticket: &Ticket,
+        demand: Demand,
+        receipt: Option<Receipt>,
+        place: usize,
+        now: Mono,
+    ) -> Held {
+        let scope = &mut self.scopes[place];
+        let reservation = scope.budget.reserve(demand, now);
+        scope.debit_lane(ticket, now);
+        scope.counters.tokens_reserved += demand.tokens();
+        let request = self.request_mut(ticket.request);
+        let waited = now.saturating_since(request.queued_since);
+        request.queued += waited;
+        let counters = &mut self.scopes[place].counters;
+        counters.queue_wait.entry(ticket.lane).or_default().observe(waited);
+        Held { reservation, receipt }
+    }
+
+    fn set_wake(&mut self, place: usize, wake: Option<Mono>) {
+        let old = std::mem::replace(&mut self.scopes[place].wake, wake);
+        if old != wake {
+            if let Some(old) = old {
+                self.wakes.remove(&(old, place));
+            }
+            self.wakes.extend(wake.map(|wake| (wake, place)));
         }
     }
 
@@ -542,6 +447,9 @@ impl Gate {
         let attempt = AttemptId { request: id, number: request.attempts };
         let scope = &mut self.scopes[request.scope];
         scope.in_flight += 1;
+        if scope.breaker.probe_due(now).is_some() {
+            self.reopenings[scope.provider].began(request.scope, now);
+        }
         scope.breaker.started(now);
         scope.counters.tokens_estimated += request.guess.tokens();
         if newly_admitted {
@@ -555,8 +463,9 @@ impl Gate {
         self.effects.push_back(Effect::Send { attempt });
     }
 
-    /// Gives back what an attempt held. `charged`: what it cost, `None` for nothing.
-    fn end_attempt(&mut self, id: RequestId, charged: Option<Demand>, now: Mono) {
+    /// Gives back what an attempt held, and says how it ended. `charged`: what it cost, `None` for
+    /// nothing.
+    fn end_attempt(&mut self, id: RequestId, charged: Option<Demand>, outcome: Outcome, now: Mono) {
         let request = self.request_mut(id);
         let (Phase::Upstream { started, held, .. } | Phase::Streaming { started, held }) =
             request.phase
@@ -574,7 +483,9 @@ impl Gate {
         }
         if let Some(held) = held {
             scope.budget.settle(&held.reservation, charged, now);
+            scope.permits.ended(took, outcome.crowding(), scope.in_flight + 1, now);
         }
+        self.report(place, held, charged, outcome, now);
     }
 
     fn deliver(&mut self, id: RequestId, forbid_retry: bool) {
@@ -591,16 +502,34 @@ impl Gate {
         let scope = &mut self.scopes[place];
         scope.queue.remove(id);
         *scope.counters.expired.entry(Stage::Queue).or_default() += 1;
+        if self.requests[&id].deferrable {
+            return self.defer(id, Duration::ZERO, now);
+        }
         let forbid = self.settings.retry_owner == RetryOwner::Gateway;
         self.answer_refusal(id, Reason::QueueExpired.refusal(None, forbid), now);
     }
 
     fn refuse(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
         let request = &self.requests[&id];
+        if request.deferrable && refusal.reason.passes() {
+            return self.defer(id, refusal.retry_after.unwrap_or_default(), now);
+        }
         let counters = &mut self.scopes[request.scope].counters;
         *counters.shed.entry((request.lane, refusal.reason)).or_default() += 1;
-        counters.tenant(&request.tenant).refused += 1;
+        counters.tenant(&request.tenant_name).refused += 1;
         self.answer_refusal(id, refusal, now);
+    }
+
+    /// Puts a request off that cannot be answered in time and may be answered later.
+    fn defer(&mut self, id: RequestId, not_before: Duration, now: Mono) {
+        let request = &self.requests[&id];
+        let scope = &mut self.scopes[request.scope];
+        *scope.counters.deferred.entry(request.lane).or_default() += 1;
+        if let Some(original) = scope.originals.get_mut(request.identity) {
+            original.log(chain("deferred", now));
+        }
+        self.effects.push_back(Effect::Defer { request: id, not_before });
+        self.finish(id, Finish::Deferred, now);
     }
 
     fn answer_refusal(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
@@ -620,6 +549,7 @@ impl Gate {
 
     fn finish(&mut self, id: RequestId, how: Finish, now: Mono) {
         let Some(request) = self.requests.remove(&id) else { return };
+        self.tenants.leave(request.tenant, now);
         let scope = &mut self.scopes[request.scope];
         if let Some(original) = scope.originals.get_mut(request.identity) {
             original.running = original.running.saturating_sub(1);
@@ -662,14 +592,6 @@ fn falls_within(identity: Identity, ratio: f64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "a fraction needs no more than 53 bits")]
     let fraction = (identity >> 64) as f64 / (u64::MAX as f64);
     ratio >= 1.0 || fraction < ratio
-}
-
-fn learn_meters(scope: &mut Scope, meters: &[MeterReading], now: Mono) {
-    scope.budget.believe(meters, now);
-    for reading in meters {
-        let dated = DatedReading { reading: *reading, at: now };
-        scope.readings.insert(reading.meter, dated);
-    }
 }
 
 /// First guess for a body, re-exported beside the offer that carries it.

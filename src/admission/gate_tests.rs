@@ -19,6 +19,7 @@ fn scope(rpm: Option<f64>, tpm: Option<f64>) -> ScopeConfig {
         rpm,
         tpm,
         max_attempts_configured: Some(3),
+        policy: Policy { permits: Permits::Fixed, ..Policy::default() },
         ..ScopeConfig::named("test").with_buckets()
     }
 }
@@ -240,7 +241,7 @@ fn a_hint_above_the_cap_is_final_for_the_request() {
     bench.answer(id, &throttled(9_000), at(1.1));
     assert_eq!(bench.delivered(id), Some(true));
     let counters = bench.scope().counters();
-    assert_eq!(counters.retries_denied.get(&Denied::Deadline), Some(&1));
+    assert_eq!(counters.retries_denied.get(&Denied::Wait), Some(&1));
 }
 
 #[test]

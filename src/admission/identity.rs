@@ -1,24 +1,33 @@
 //! Which requests are the same original, and how many originals had an attempt lately.
 //!
 //! A repeat of an original that has not succeeded within [`MEMORY`] is the same original and spends
-//! its budget; after a success the same bytes are a new one. `distinct_since` counts originals whose
-//! latest attempt lies in the window: an original that is tried nine times counts once.
+//! its budget; after a success the same bytes are a new one. [`Originals::since`] counts originals
+//! whose latest attempt lies in the window: an original that is tried nine times counts once.
+//!
+//! Arriving and forgetting cost two lookups each, whatever is remembered: originals lie in one
+//! vector, and each is looked at again [`MEMORY`] after it came or was last looked at, not at every
+//! sign of life. So one that has fallen silent is held for at most twice that time, but never *known*
+//! for longer than [`MEMORY`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::index::Index;
+use self::recent::Recent;
 use crate::signal::Mono;
+
+mod index;
+mod recent;
 
 /// How long an original that has not succeeded is remembered after its last sign of life.
 pub const MEMORY: Duration = Duration::from_mins(2);
-/// Originals that are remembered at most; the oldest are forgotten first.
+/// Originals that are remembered at most, those that run apart; the oldest are forgotten first.
 pub const ORIGINALS_MAX: usize = 1_000_000;
 /// Entries of one original's chain; later ones are counted but not kept.
 pub const CHAIN_MAX: usize = 24;
-/// Width of the slots that attempts are counted in.
-const SLOT: Duration = Duration::from_millis(50);
-/// Slots kept: an hour.
-const SLOTS_MAX: usize = 72_000;
+/// Originals that one arrival looks at to see whether they can be forgotten. Each is looked at twice
+/// at the most before it goes, so a backlog shrinks with every arrival.
+const LOOKS_PER_ARRIVAL: usize = 16;
 
 /// The fingerprint of an original: of its idempotency key, or of caller, path and body.
 pub type Identity = u128;
@@ -61,10 +70,10 @@ pub struct Original {
     pub admitted: bool,
     /// It has been answered with success.
     pub served: bool,
-    last_slot: Option<u64>,
+    last_slot: Option<u32>,
     last_span: Option<u64>,
-    /// Numbers of the requests that asked for it, its own first, at most [`CHAIN_MAX`].
-    asked_by: Vec<u64>,
+    /// Numbers of the requests that asked for it again, at most [`CHAIN_MAX`].
+    repeats: Vec<u64>,
     /// What happened, oldest first, at most [`CHAIN_MAX`] entries.
     pub chain: Vec<ChainEntry>,
 }
@@ -82,7 +91,7 @@ impl Original {
             served: false,
             last_slot: None,
             last_span: None,
-            asked_by: Vec::new(),
+            repeats: Vec::new(),
             chain: Vec::new(),
         }
     }
@@ -95,12 +104,22 @@ impl Original {
     }
 }
 
+/// An original in its place.
+#[derive(Debug)]
+struct Entry {
+    identity: Identity,
+    original: Original,
+}
+
 /// The originals of one scope.
 #[derive(Debug, Default)]
 pub struct Originals {
-    by_identity: BTreeMap<Identity, Original>,
-    by_id: BTreeMap<u64, Identity>,
-    touched: VecDeque<(Mono, Identity)>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_identity: Index<Identity>,
+    by_number: Index<u64>,
+    /// Every original once, with the time of the last look at it, earliest first.
+    looked_at: VecDeque<(Mono, u32)>,
     recent: Recent,
     /// Number of the span that [`Originals::mark`] has begun, and the originals attempted in it.
     span: u64,
@@ -110,53 +129,61 @@ pub struct Originals {
 impl Originals {
     /// The original that a request asks for; `true` when it is new. `id` is the request's number,
     /// and becomes that of a new original.
+    ///
+    /// # Panics
+    /// Never: fewer than 2^32 originals are remembered.
     pub fn arrive(&mut self, identity: Identity, id: u64, now: Mono) -> (&mut Original, bool) {
-        self.forget(now);
-        self.touched.push_back((now, identity));
-        let known = self.by_identity.get(&identity).is_some_and(|original| {
-            original.running > 0 || (!original.served && original.touched + MEMORY >= now)
-        });
-        if !known && let Some(old) = self.by_identity.remove(&identity) {
+        self.forget(LOOKS_PER_ARRIVAL, now);
+        let Some(place) = self.by_identity.get(identity) else {
+            let place = self.place(Entry { identity, original: Original::new(id, now) });
+            self.by_identity.set(identity, place);
+            self.by_number.set(id, place);
+            self.looked_at.push_back((now, place));
+            return (&mut self.entries[place as usize].original, true);
+        };
+        let original = &mut self.entries[place as usize].original;
+        let known = original.running > 0 || (!original.served && original.touched + MEMORY >= now);
+        if !known {
+            let old = std::mem::replace(original, Original::new(id, now));
             self.forget_numbers(&old);
+            self.by_number.set(id, place);
+        } else if original.repeats.len() < CHAIN_MAX {
+            original.repeats.push(id);
+            self.by_number.set(id, place);
         }
-        let original = self.by_identity.entry(identity).or_insert_with(|| Original::new(id, now));
+        let original = &mut self.entries[place as usize].original;
         original.touched = now;
-        if original.asked_by.len() < CHAIN_MAX {
-            original.asked_by.push(id);
-            self.by_id.insert(id, identity);
-        }
         (original, !known)
     }
 
     /// The original with this fingerprint, if it is remembered.
     pub fn get_mut(&mut self, identity: Identity) -> Option<&mut Original> {
-        self.by_identity.get_mut(&identity)
+        let place = self.by_identity.get(identity)?;
+        Some(&mut self.entries[place as usize].original)
     }
 
     /// The original with this number, or the one that the request with this number asked for, if
     /// it is remembered.
     #[must_use]
     pub fn by_id(&self, id: u64) -> Option<&Original> {
-        self.by_identity.get(self.by_id.get(&id)?)
+        let place = self.by_number.get(id)?;
+        Some(&self.entries[place as usize].original)
     }
 
     /// Counts an attempt. True when it is the first of its original.
     pub fn attempted(&mut self, identity: Identity, now: Mono) -> bool {
-        self.touched.push_back((now, identity));
-        let slot = self.recent.slot(now);
-        let Some(original) = self.by_identity.get_mut(&identity) else {
-            self.recent.count(slot, None);
+        let Some(place) = self.by_identity.get(identity) else {
+            self.recent.count(None, now);
             return true;
         };
+        let original = &mut self.entries[place as usize].original;
         original.touched = now;
         original.attempts = original.attempts.saturating_add(1);
-        let before = original.last_slot.replace(slot);
+        original.last_slot = Some(self.recent.count(original.last_slot, now));
         if original.last_span.replace(self.span) != Some(self.span) {
             self.in_span += 1;
         }
-        let first = original.attempts == 1;
-        self.recent.count(slot, before);
-        first
+        original.attempts == 1
     }
 
     /// Ends a span and begins the next: distinct originals with an attempt in the one that ended.
@@ -167,135 +194,60 @@ impl Originals {
     }
 
     /// Attempts, and distinct originals with at least one attempt, since `from`; exact to half a slot
-    /// of 50 ms, and for at most the last hour.
+    /// of 50 ms, and for at most the last two minutes.
     #[must_use]
     pub fn since(&self, from: Mono) -> (u64, u64) {
         self.recent.since(from)
     }
 
-    fn forget(&mut self, now: Mono) {
-        while let Some((at, identity)) = self.touched.front().copied() {
-            let crowded = self.by_identity.len() > ORIGINALS_MAX;
-            if at + MEMORY >= now && !crowded {
-                break;
-            }
-            self.touched.pop_front();
-            let gone = self.by_identity.get(&identity).is_some_and(|original| {
-                original.running == 0 && (original.touched <= at || crowded)
-            });
-            if gone && let Some(original) = self.by_identity.remove(&identity) {
-                self.forget_numbers(&original);
-            }
+    /// Forgets all that is due and gives its memory back. Arrivals forget by themselves; this is for
+    /// scopes in which nothing arrives any more.
+    pub fn tidy(&mut self, now: Mono) {
+        self.forget(self.looked_at.len(), now);
+        self.recent.drop_old(now);
+        self.recent.shrink();
+        self.by_identity.shrink();
+        self.by_number.shrink();
+        if self.looked_at.is_empty() {
+            // Places are numbers in `looked_at` and the indices, so they can go only when those are empty.
+            (self.entries, self.free, self.looked_at) = Default::default();
         }
+    }
+
+    fn forget(&mut self, looks: usize, now: Mono) {
+        for _ in 0..looks {
+            let crowded = self.looked_at.len() > ORIGINALS_MAX;
+            let due = |(at, _): &mut (Mono, u32)| crowded || *at + MEMORY < now;
+            let Some((_, place)) = self.looked_at.pop_front_if(due) else { return };
+            let original = &self.entries[place as usize].original;
+            if original.running > 0 || (original.touched + MEMORY >= now && !crowded) {
+                self.looked_at.push_back((now, place));
+                continue;
+            }
+            let Entry { identity, original } = &mut self.entries[place as usize];
+            self.by_identity.remove(*identity);
+            let gone = std::mem::replace(original, Original::new(0, now));
+            self.forget_numbers(&gone);
+            self.free.push(place);
+        }
+    }
+
+    fn place(&mut self, entry: Entry) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.entries[place as usize] = entry;
+            return place;
+        }
+        self.entries.push(entry);
+        u32::try_from(self.entries.len() - 1).expect("fewer originals than 2^32")
     }
 
     fn forget_numbers(&mut self, original: &Original) {
-        for id in &original.asked_by {
-            self.by_id.remove(id);
+        self.by_number.remove(original.id);
+        for id in &original.repeats {
+            self.by_number.remove(*id);
         }
-    }
-}
-
-/// Attempts by slot of time, and originals by the slot of their latest attempt.
-#[derive(Debug, Default)]
-struct Recent {
-    first: u64,
-    slots: VecDeque<(u32, u32)>,
-}
-
-impl Recent {
-    #[expect(clippy::cast_possible_truncation, reason = "slots of one run fit 64 bits")]
-    fn slot(&self, now: Mono) -> u64 {
-        ((now.since_start().as_nanos() / SLOT.as_nanos()) as u64).max(self.first)
-    }
-
-    fn count(&mut self, slot: u64, before: Option<u64>) {
-        if self.slots.is_empty() {
-            self.first = slot;
-        }
-        while self.first + (self.slots.len() as u64) <= slot {
-            self.slots.push_back((0, 0));
-            if self.slots.len() > SLOTS_MAX {
-                self.slots.pop_front();
-                self.first += 1;
-            }
-        }
-        if let Some(old) = before.and_then(|before| self.at(before)) {
-            old.1 = old.1.saturating_sub(1);
-        }
-        if let Some(current) = self.at(slot) {
-            current.0 += 1;
-            current.1 += 1;
-        }
-    }
-
-    fn at(&mut self, slot: u64) -> Option<&mut (u32, u32)> {
-        let place = usize::try_from(slot.checked_sub(self.first)?).ok()?;
-        self.slots.get_mut(place)
-    }
-
-    fn since(&self, from: Mono) -> (u64, u64) {
-        // The nearer border of two, so that windows which meet neither share nor lose a slot.
-        let slot = self.slot(from + SLOT / 2);
-        let skip = usize::try_from(slot.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        self.slots.iter().skip(skip).fold((0, 0), |(attempts, originals), slot| {
-            (attempts + u64::from(slot.0), originals + u64::from(slot.1))
-        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: f64) -> Mono {
-        Mono::from_secs_f64(seconds)
-    }
-
-    #[test]
-    fn a_repeat_before_success_is_the_same_original_and_after_it_a_new_one() {
-        let mut originals = Originals::default();
-        assert!(originals.arrive(7, 1, at(0.0)).1);
-        assert!(!originals.arrive(7, 2, at(119.0)).1);
-        originals.get_mut(7).expect("known").served = true;
-        assert_eq!(originals.by_id(2).map(|original| original.id), Some(1), "the repeat's number");
-        let (original, new) = originals.arrive(7, 3, at(119.5));
-        assert!(new);
-        assert_eq!(original.id, 3);
-        for id in [1, 2] {
-            assert!(originals.by_id(id).is_none(), "the served one is replaced");
-        }
-    }
-
-    #[test]
-    fn memory_ends_exactly_after_two_minutes_of_silence() {
-        let mut originals = Originals::default();
-        originals.arrive(7, 1, at(0.0));
-        assert!(!originals.arrive(7, 2, at(120.0)).1);
-        assert!(originals.arrive(7, 3, at(240.001)).1);
-    }
-
-    #[test]
-    fn nine_tries_of_one_original_count_once_in_a_window() {
-        let mut originals = Originals::default();
-        originals.arrive(1, 1, at(0.0));
-        originals.arrive(2, 2, at(0.0));
-        assert!(originals.attempted(1, at(0.0)));
-        for n in 1..9 {
-            assert!(!originals.attempted(1, at(f64::from(n))));
-        }
-        originals.attempted(2, at(8.5));
-        assert_eq!(originals.since(at(0.0)), (10, 2));
-        assert_eq!(originals.since(at(8.0)), (2, 2));
-        assert_eq!(originals.since(at(8.4)), (1, 1));
-        assert_eq!(originals.since(at(9.0)), (0, 0));
-    }
-
-    #[test]
-    fn running_originals_are_never_forgotten() {
-        let mut originals = Originals::default();
-        originals.arrive(1, 1, at(0.0)).0.running = 1;
-        originals.arrive(2, 2, at(500.0));
-        assert!(!originals.arrive(1, 3, at(500.0)).1);
-    }
-}
+mod tests;

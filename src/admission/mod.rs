@@ -8,6 +8,7 @@ mod adaptive;
 mod breaker;
 mod bucket;
 mod budget;
+mod concurrency;
 mod config;
 mod counters;
 mod estimate;
@@ -16,19 +17,25 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod identity;
+mod keeping;
 mod limit;
 mod meter;
+mod pool;
 mod queue;
+mod recovery;
 mod refusal;
 mod retry;
 mod said;
 mod scope;
 mod settings;
 mod shared;
+mod tenants;
 mod window;
 
-pub use breaker::{Breaker, State as BreakerState};
-pub use budget::{Ahead, Allowance, Budget, Reservation};
+pub use adaptive::{Adaptive, Pause};
+pub use breaker::{Breaker, OpenReason, Reopening, Spread, State as BreakerState, Thresholds};
+pub use budget::{Allowance, Budget, Reservation};
+pub use concurrency::{Aimd, Crowding, Gradient, Limiter};
 pub use config::{Permits, Policy, ScopeConfig, WithoutStore};
 pub use counters::{
     Completion, Counters, Denied, Ending, Histogram, LATENCY_BOUNDS, RefusalKey, Stage,
@@ -37,9 +44,12 @@ pub use counters::{
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
 pub use identity::{ChainEntry, Identity, Original, Originals};
+pub use keeping::Keeping;
 pub use limit::{Limit, Semantics};
 pub use meter::Metered;
-pub use queue::{Lane, Queue};
+pub use pool::Pool;
+pub use queue::{Ahead, Lane, Queue, TenantId, Ticket};
+pub use recovery::{Evidence as RampEvidence, Ramp, RampPlan};
 pub use refusal::{Reason, Refusal};
 pub use said::{MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
 pub use scope::{DatedReading, Scope};

@@ -1,122 +1,172 @@
-//! The bounded two-lane queue of one scope: first in, first out within a lane, interactive first.
+//! Decides who of those that wait in one scope starts next. It starts nobody, refuses nobody and reads no
+//! clock: whoever pushes checks the length first, and asks for the overdue.
+//!
+//! - Interactive work goes before batch, and in the batch lane production ingest before backfill,
+//!   except for the shares that a [`Policy`] lets trickle through.
+//! - Among the tenants of a line, tokens are shared by weight; the rule and its bounds are in `fair`.
+//! - A tenant's own requests go in the order of their arrival or, as an option, newest first while
+//!   the lane is more than half full: those that have waited longest will be given up first (adaptive LIFO;
+//!   Maurer, "Fail at Scale", ACM Queue 13(8), 2015).
+//! - A repeat goes before its tenant's newcomers and is not charged again.
+//!
+//! Every change costs a few steps in sorted trees, O(log n); a head is only looked up.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::fair::{Fair, Pick, Place, Standing};
+use self::trickle::Trickle;
 use super::events::RequestId;
 use crate::signal::Mono;
 
-/// Priority class of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
-    /// A person waits for it.
-    Interactive,
-    /// Nobody does.
-    Batch,
+mod fair;
+mod lane;
+mod tenant;
+mod ticket;
+mod trickle;
+
+pub use lane::Lane;
+pub use tenant::TenantId;
+pub use ticket::{Ahead, Ticket};
+
+/// Which of a tenant's own requests goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest.
+    #[default]
+    OldestFirst,
+    /// The newest while the lane is more than half full, else the oldest.
+    NewestWhenHalfFull {
+        /// When a lane is full.
+        depth_max: usize,
+    },
 }
 
-impl Lane {
-    /// Both lanes, first served first.
-    pub const ALL: [Self; 2] = [Self::Interactive, Self::Batch];
-
-    /// The lane's word in headers, labels and on screen.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Interactive => "interactive",
-            Self::Batch => "batch",
-        }
-    }
+/// How a scope's queue is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// Share of the tokens started that batch work gets while it waits, 0..0.5.
+    pub batch_share: f64,
+    /// Share of the batch lane's tokens started that backfill gets while it waits, 0..0.5.
+    pub backfill_share: f64,
+    /// Within a tenant.
+    pub order: Order,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    lane: Lane,
-    arrived: Mono,
-    deadline: Mono,
-    tokens: f64,
-    /// Place in the lane; front-pushed ones are negative.
-    place: i64,
+    ticket: Ticket,
+    place: Place,
 }
 
 /// Requests that wait for quota.
 #[derive(Debug, Default)]
 pub struct Queue {
-    lanes: BTreeMap<Lane, VecDeque<RequestId>>,
-    waiting: BTreeMap<RequestId, Waiting>,
+    order: Order,
+    /// By lane; a lane's oldest has its smallest number.
+    waiting: [BTreeMap<RequestId, Waiting>; 2],
     deadlines: BTreeSet<(Mono, RequestId)>,
-    tokens: BTreeMap<Lane, f64>,
-    placed: i64,
-}
-
-/// What a request brings into the queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Ticket {
-    /// Who waits.
-    pub request: RequestId,
-    /// In which lane.
-    pub lane: Lane,
-    /// When it arrived at the gate.
-    pub arrived: Mono,
-    /// When it is too late to start.
-    pub deadline: Mono,
-    /// What it will reserve.
-    pub tokens: f64,
+    interactive: Fair,
+    production: Fair,
+    backfill: Fair,
+    /// Of batch work, beside interactive.
+    batch_trickle: Trickle,
+    /// Of backfill, beside production.
+    backfill_trickle: Trickle,
+    pushed: u64,
 }
 
 impl Queue {
-    /// Puts a request at the end of its lane.
+    /// Takes effect with the next choice of a head.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.order = policy.order;
+        self.batch_trickle.set_share(policy.batch_share);
+        self.backfill_trickle.set_share(policy.backfill_share);
+    }
+
+    /// Puts a newcomer behind what its tenant has waiting.
     pub fn push_back(&mut self, ticket: Ticket) {
-        self.placed += 1;
-        let place = self.placed;
-        self.insert(ticket, place);
-        self.lanes.entry(ticket.lane).or_default().push_back(ticket.request);
+        self.push(ticket, Standing::Newcomer);
     }
 
-    /// Puts a request that was already let through once at the head of its lane.
+    /// Puts a request that was already let through once before its tenant's newcomers, free of charge.
     pub fn push_front(&mut self, ticket: Ticket) {
-        self.placed += 1;
-        let place = -self.placed;
-        self.insert(ticket, place);
-        self.lanes.entry(ticket.lane).or_default().push_front(ticket.request);
+        self.push(ticket, Standing::Repeat);
     }
 
-    fn insert(&mut self, ticket: Ticket, place: i64) {
-        let Ticket { request, lane, arrived, deadline, tokens } = ticket;
-        self.waiting.insert(request, Waiting { lane, arrived, deadline, tokens, place });
+    fn push(&mut self, ticket: Ticket, standing: Standing) {
+        let ticket = ticket.within_bounds();
+        let Ticket { request, lane, tenant, deadline, .. } = ticket;
+        self.pushed += 1;
+        let place = Place { tenant, standing, number: self.pushed };
+        let before = self.waiting[lane as usize].insert(request, Waiting { ticket, place });
+        debug_assert!(before.is_none(), "a request waits once");
         self.deadlines.insert((deadline, request));
-        *self.tokens.entry(lane).or_default() += tokens;
+        let pick = self.pick(lane);
+        self.line_mut(&ticket).push(&ticket, place, pick);
     }
 
-    /// The next request of a lane, without taking it.
+    /// The next to start. It stays the next until it leaves, or something is pushed or taken; where a
+    /// share is configured, also until a smaller head of the lower line makes that one's share due.
     #[must_use]
-    pub fn head(&self, lane: Lane) -> Option<RequestId> {
-        self.lanes.get(&lane)?.front().copied()
+    pub fn head(&self) -> Option<Ticket> {
+        let lanes = Lane::ALL.map(|lane| self.head_of(lane));
+        lanes[1].filter(|batch| self.batch_trickle.is_due(batch.tokens)).or(lanes[0]).or(lanes[1])
     }
 
-    /// Takes a request out, wherever it stands. Returns when it arrived.
-    pub fn remove(&mut self, request: RequestId) -> Option<Mono> {
-        let waiting = self.waiting.remove(&request)?;
-        self.deadlines.remove(&(waiting.deadline, request));
-        let tokens = self.tokens.entry(waiting.lane).or_default();
-        *tokens = (*tokens - waiting.tokens).max(0.0);
-        if let Some(lane) = self.lanes.get_mut(&waiting.lane) {
-            // Most leave from the head; the rest are found by their place, which is sorted.
-            if lane.front() == Some(&request) {
-                lane.pop_front();
-            } else {
-                let places = &self.waiting;
-                let found = lane.partition_point(|other| {
-                    places.get(other).is_some_and(|other| other.place < waiting.place)
+    /// The next to start of one lane: for a lane that may start when the next of all may not.
+    #[must_use]
+    pub fn head_of(&self, lane: Lane) -> Option<Ticket> {
+        let request = match lane {
+            Lane::Interactive => self.interactive.head(),
+            Lane::Batch => {
+                let backfill = self.backfill.head().filter(|backfill| {
+                    let ticket = self.ticket(lane, *backfill);
+                    ticket.is_some_and(|it| self.backfill_trickle.is_due(it.tokens))
                 });
-                if lane.get(found) == Some(&request) {
-                    lane.remove(found);
-                } else if let Some(found) = lane.iter().position(|other| *other == request) {
-                    lane.remove(found);
-                }
+                backfill.or(self.production.head()).or(self.backfill.head())
             }
+        };
+        self.ticket(lane, request?)
+    }
+
+    /// Takes a request out to start it: its tenant is charged, unless it was before.
+    pub fn take(&mut self, request: RequestId) -> Option<Ticket> {
+        let ticket = self.leave(request, true)?;
+        let Ticket { lane, tokens, .. } = ticket;
+        if lane == Lane::Interactive {
+            if let Some(batch) = self.head_of(Lane::Batch) {
+                self.batch_trickle.upper_started(tokens, batch.tokens);
+            }
+            return Some(ticket);
         }
-        Some(waiting.arrived)
+        self.batch_trickle.lower_started(tokens);
+        if ticket.backfill {
+            self.backfill_trickle.lower_started(tokens);
+        } else if let Some(waiting) = self.backfill.head().and_then(|id| self.ticket(lane, id)) {
+            self.backfill_trickle.upper_started(tokens, waiting.tokens);
+        }
+        Some(ticket)
+    }
+
+    /// Takes a request out that will not start, wherever it stands. Nobody is charged.
+    pub fn remove(&mut self, request: RequestId) -> Option<Ticket> {
+        self.leave(request, false)
+    }
+
+    fn leave(&mut self, request: RequestId, is_served: bool) -> Option<Ticket> {
+        let Waiting { ticket, place } =
+            self.waiting.iter_mut().find_map(|lane| lane.remove(&request))?;
+        self.deadlines.remove(&(ticket.deadline, request));
+        let pick = self.pick(ticket.lane);
+        self.line_mut(&ticket).remove(&ticket, place, is_served, pick);
+        if self.backfill.is_empty() {
+            self.backfill_trickle.lower_is_empty();
+        }
+        if self.depth(Lane::Batch) == 0 {
+            self.batch_trickle.lower_is_empty();
+        }
+        Some(ticket)
     }
 
     /// The earliest deadline of all that wait.
@@ -134,118 +184,106 @@ impl Queue {
     /// Gives every waiting request a new deadline: the queue's greatest age has changed.
     pub fn redate(&mut self, deadline: impl Fn(RequestId, Mono) -> Mono) {
         self.deadlines.clear();
-        for (request, waiting) in &mut self.waiting {
-            waiting.deadline = deadline(*request, waiting.arrived);
-            self.deadlines.insert((waiting.deadline, *request));
+        for (request, Waiting { ticket, .. }) in self.waiting.iter_mut().flatten() {
+            ticket.deadline = deadline(*request, ticket.arrived);
+            self.deadlines.insert((ticket.deadline, *request));
         }
     }
 
     /// Requests that wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.deadlines.len()
     }
 
     /// Nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.deadlines.is_empty()
     }
 
     /// Requests that wait in a lane.
     #[must_use]
     pub fn depth(&self, lane: Lane) -> usize {
-        self.lanes.get(&lane).map_or(0, VecDeque::len)
+        self.waiting[lane as usize].len()
     }
 
-    /// Requests and tokens that go before a newcomer of this lane.
+    /// Tokens that wait in a lane.
     #[must_use]
-    pub fn ahead(&self, lane: Lane) -> (usize, f64) {
-        Lane::ALL.iter().filter(|other| **other <= lane).fold((0, 0.0), |(depth, tokens), other| {
-            let more = self.tokens.get(other).copied().unwrap_or(0.0);
-            (depth + self.depth(*other), tokens + more)
-        })
+    pub fn tokens(&self, lane: Lane) -> f64 {
+        self.load(lane).tokens
+    }
+
+    fn load(&self, lane: Lane) -> Ahead {
+        match lane {
+            Lane::Interactive => self.interactive.load(),
+            Lane::Batch => self.production.load().plus(self.backfill.load()),
+        }
+    }
+
+    /// About what will start before a newcomer that is not in the queue yet, if nobody else comes.
+    #[must_use]
+    pub fn ahead(&self, newcomer: &Ticket) -> Ahead {
+        let newcomer = newcomer.within_bounds();
+        let own = newcomer.tokens;
+        let pick = self.pick(newcomer.lane);
+        let ahead = self.line(&newcomer).before(&newcomer, pick);
+        if newcomer.lane == Lane::Interactive {
+            let trickled = self.batch_trickle.before_upper(ahead.tokens + own);
+            return ahead.plus(self.load(Lane::Batch).at_most(trickled));
+        }
+        let trickle = &self.backfill_trickle;
+        let ahead = ahead.plus(if newcomer.backfill {
+            self.production.load().at_most(trickle.before_lower(ahead.tokens + own))
+        } else {
+            self.backfill.load().at_most(trickle.before_upper(ahead.tokens + own))
+        });
+        let before = self.batch_trickle.before_lower(ahead.tokens + own);
+        ahead.plus(self.load(Lane::Interactive).at_most(before))
     }
 
     /// Age of the oldest request of a lane.
     #[must_use]
     pub fn oldest_age(&self, lane: Lane, now: Mono) -> Option<Duration> {
-        // Those at the head have waited longest: newcomers go to the end, repeats keep their time.
-        let head = self.head(lane)?;
-        let arrived = self.waiting.get(&head)?.arrived;
-        Some(now.saturating_since(arrived))
+        let (_, oldest) = self.waiting[lane as usize].first_key_value()?;
+        Some(now.saturating_since(oldest.ticket.arrived))
     }
 
-    /// All that wait, in no useful order.
+    /// All that wait, each lane's oldest first.
     #[must_use]
     pub fn all(&self) -> Vec<RequestId> {
-        self.waiting.keys().copied().collect()
+        self.waiting.iter().flat_map(BTreeMap::keys).copied().collect()
+    }
+
+    fn ticket(&self, lane: Lane, request: RequestId) -> Option<Ticket> {
+        self.waiting[lane as usize].get(&request).map(|waiting| waiting.ticket)
+    }
+
+    fn pick(&self, lane: Lane) -> Pick {
+        match self.order {
+            Order::NewestWhenHalfFull { depth_max } if self.depth(lane) > depth_max / 2 => {
+                Pick::Newest
+            }
+            _ => Pick::Oldest,
+        }
+    }
+
+    const fn line(&self, ticket: &Ticket) -> &Fair {
+        match (ticket.lane, ticket.backfill) {
+            (Lane::Interactive, _) => &self.interactive,
+            (Lane::Batch, false) => &self.production,
+            (Lane::Batch, true) => &self.backfill,
+        }
+    }
+
+    const fn line_mut(&mut self, ticket: &Ticket) -> &mut Fair {
+        match (ticket.lane, ticket.backfill) {
+            (Lane::Interactive, _) => &mut self.interactive,
+            (Lane::Batch, false) => &mut self.production,
+            (Lane::Batch, true) => &mut self.backfill,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn ticket(number: u64, lane: Lane) -> Ticket {
-        Ticket {
-            request: RequestId::from_number(number),
-            lane,
-            arrived: Mono::START,
-            deadline: Mono::from_secs_f64(10.0),
-            tokens: 2.0,
-        }
-    }
-
-    #[test]
-    fn repeats_go_first_and_interactive_goes_before_batch() {
-        let mut queue = Queue::default();
-        queue.push_back(ticket(1, Lane::Batch));
-        queue.push_back(ticket(2, Lane::Interactive));
-        queue.push_back(ticket(3, Lane::Interactive));
-        queue.push_front(ticket(4, Lane::Interactive));
-        assert_eq!(queue.head(Lane::Interactive), Some(RequestId::from_number(4)));
-        assert_eq!(queue.ahead(Lane::Interactive), (3, 6.0));
-        assert_eq!(queue.ahead(Lane::Batch), (4, 8.0));
-    }
-
-    #[test]
-    fn a_deadline_is_over_at_its_instant_and_not_before() {
-        let mut queue = Queue::default();
-        queue.push_back(ticket(1, Lane::Batch));
-        assert_eq!(queue.overdue(Mono::from_secs_f64(9.999)), None);
-        assert_eq!(queue.overdue(Mono::from_secs_f64(10.0)), Some(RequestId::from_number(1)));
-    }
-
-    proptest! {
-        #[test]
-        fn order_and_sums_survive_any_removal(
-            pushes in prop::collection::vec((0u64..200, any::<bool>(), any::<bool>()), 1..80),
-            removals in prop::collection::vec(0u64..200, 0..80),
-        ) {
-            let mut queue = Queue::default();
-            let mut model: VecDeque<u64> = VecDeque::new();
-            let mut seen = BTreeSet::new();
-            for (number, front, batch) in pushes {
-                if !seen.insert(number) { continue; }
-                let lane = if batch { Lane::Batch } else { Lane::Interactive };
-                if front { queue.push_front(ticket(number, lane)) } else { queue.push_back(ticket(number, lane)) }
-                if !batch {
-                    if front { model.push_front(number) } else { model.push_back(number) }
-                }
-            }
-            for number in removals {
-                queue.remove(RequestId::from_number(number));
-                model.retain(|other| *other != number);
-            }
-            prop_assert_eq!(queue.depth(Lane::Interactive), model.len());
-            let (_, tokens) = queue.ahead(Lane::Interactive);
-            prop_assert!((tokens - 2.0 * f64::from(u32::try_from(model.len()).expect("small"))).abs() < 1e-9);
-            while let Some(head) = queue.head(Lane::Interactive) {
-                prop_assert_eq!(Some(head), model.pop_front().map(RequestId::from_number));
-                queue.remove(head);
-            }
-        }
-    }
-}
+mod tests;

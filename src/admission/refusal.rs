@@ -39,6 +39,8 @@ pub enum Reason {
     LaneOff,
     /// Its tenant uses more than its share.
     TenantCap,
+    /// The shared budget cannot be reached, and this lane does not work without it.
+    StoreLost,
     /// The gate is going down.
     Draining,
 }
@@ -77,6 +79,7 @@ impl Reason {
             Self::TooLarge => "request_too_large",
             Self::LaneOff => "lane_off",
             Self::TenantCap => "tenant_cap",
+            Self::StoreLost => "store_lost",
             Self::Draining => "draining",
         }
     }
@@ -85,12 +88,22 @@ impl Reason {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::QueueFull | Self::QueueExpired | Self::Breaker | Self::Draining => 503,
+            Self::QueueFull
+            | Self::QueueExpired
+            | Self::Breaker
+            | Self::StoreLost
+            | Self::Draining => 503,
             _ => 429,
         }
     }
 
-    /// Whether the same request could succeed later.
+    /// Whether time alone takes the reason away, so that the request may be put off.
+    #[must_use]
+    pub const fn passes(self) -> bool {
+        !matches!(self, Self::TooLarge | Self::Attempts | Self::InProgress | Self::Draining)
+    }
+
+    /// Whether the same request could never succeed.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::TooLarge | Self::Attempts)
@@ -140,6 +153,9 @@ impl Reason {
             }
             Self::LaneOff => "batch work is switched off; see lane.batch.enabled",
             Self::TenantCap => "the tenant uses more than its share; see tenant.cap_ratio",
+            Self::StoreLost => {
+                "the store of the shared budget cannot be reached and this lane does not work without it; see without_store of the scope"
+            }
             Self::Draining => "this instance is going down; send it to another",
         }
     }

@@ -2,21 +2,27 @@
 //!
 //! One budget exists per scope, because deployments that share a provider's limit share its debt.
 
+mod kept;
+mod ramping;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::adaptive::Adaptive;
-use super::breaker::{Breaker, State};
+use self::ramping::Ramping;
+use super::adaptive::{Adaptive, Pause};
+use super::breaker::{Breaker, Spread, State, Thresholds};
 use super::bucket::Bucket;
-use super::budget::{Ahead, Budget};
-use super::config::ScopeConfig;
+use super::budget::Budget;
+use super::concurrency::Limiter;
+use super::config::{Policy, ScopeConfig, WithoutStore};
 use super::counters::Counters;
 use super::estimate::Estimator;
 use super::identity::Originals;
-use super::queue::{Lane, Queue};
+use super::keeping::{Keeping, PROBE_EVERY};
+use super::queue::{Ahead, Lane, Order, Policy as QueuePolicy, Queue, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
-use super::retry::RetryBudget;
+use super::retry::{Allowance, Cost, RetryBudget, WINDOW};
 use super::said::Said;
 use super::settings::{RetryOwner, Settings};
 use super::shared::Demand;
@@ -44,7 +50,7 @@ pub struct DatedReading {
 /// What a newcomer asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
-    pub lane: Lane,
+    pub ticket: Ticket,
     pub demand: Demand,
     /// When the caller's own deadline comes.
     pub deadline: Option<Mono>,
@@ -60,68 +66,126 @@ pub(super) struct Ask {
 #[derive(Debug)]
 pub struct Scope {
     pub(super) config: ScopeConfig,
+    /// The provider, by its number in this gate.
+    pub(super) provider: usize,
     pub(super) budget: Budget,
-    pub(super) batch: Option<Bucket>,
-    pub(super) tenants: BTreeMap<Arc<str>, Bucket>,
+    /// What batch work, and backfill within it, may take beside the reserved shares.
+    batch: Option<Bucket>,
+    backfill: Option<Bucket>,
+    tenants: BTreeMap<TenantId, Bucket>,
     pub(super) estimator: Estimator,
     pub(super) queue: Queue,
     pub(super) breaker: Breaker,
     pub(super) adaptive: Adaptive,
+    pub(super) permits: Limiter,
+    pub(super) keeping: Option<Keeping>,
+    /// When the keeper last heard of this instance.
+    pub(super) reported_at: Mono,
     pub(super) retry_budget: RetryBudget,
     pub(super) originals: Originals,
     pub(super) counters: Counters,
     pub(super) readings: BTreeMap<Meter, DatedReading>,
     pub(super) said: Said,
-    pub(super) paused_until: Option<Mono>,
+    /// Until when the provider wants nobody to start, and when this instance wakes from that.
+    pub(super) pause: Pause,
+    pub(super) woken_at: Mono,
     pub(super) in_flight: u32,
     pub(super) service_time_s: Option<f64>,
+    ramping: Option<Ramping>,
     pub(super) wake: Option<Mono>,
 }
 
 impl Scope {
-    pub(super) fn new(config: ScopeConfig, settings: &Settings, now: Mono) -> Self {
+    pub(super) fn new(
+        config: ScopeConfig,
+        provider: usize,
+        settings: &Settings,
+        now: Mono,
+    ) -> Self {
         let budget = Budget::default();
+        let mut queue = Queue::default();
+        queue.set_policy(queue_policy(&config.policy, settings));
+        let permits = Limiter::new(config.policy.permits, settings.max_in_flight);
+        let thresholds =
+            Thresholds { faults_in_row: config.policy.faults_in_row, ..Thresholds::default() };
+        let breaker = Breaker::configured(thresholds, Spread::by_name(&config.name), now);
         let estimator = Estimator::new(config.counts_max_tokens);
         let mut scope = Self {
             config,
+            provider,
             budget,
             batch: None,
+            backfill: None,
             tenants: BTreeMap::new(),
             estimator,
-            queue: Queue::default(),
-            breaker: Breaker::new(now),
+            queue,
+            breaker,
             adaptive: Adaptive::default(),
+            permits,
+            keeping: None,
+            reported_at: now,
             retry_budget: RetryBudget::default(),
             originals: Originals::default(),
             counters: Counters::default(),
             readings: BTreeMap::new(),
             said: Said::default(),
-            paused_until: None,
+            pause: Pause::default(),
+            woken_at: now,
             in_flight: 0,
             service_time_s: None,
+            ramping: None,
             wake: None,
         };
         scope.set_rates(settings, now);
         scope
     }
 
-    /// Applies the share of the quota that settings and the adaptive factor leave.
+    /// Applies the share of the quota that settings, the rate factor and a silent keeper leave.
     pub(super) fn set_rates(&mut self, settings: &Settings, now: Mono) {
-        let factor = if settings.adaptive { self.adaptive.factor() } else { 1.0 };
-        self.budget.set(&self.config.allowances(settings.rate_factor), factor, now);
-        let share = settings.rate_factor * factor;
-        let batch_share = share * (1.0 - settings.interactive_reserved_ratio);
-        match (&mut self.batch, self.config.tpm) {
-            (Some(batch), Some(tpm)) => {
-                batch.set_rate(tpm * batch_share / 60.0, self.config.burst, now);
-            }
-            (batch, tpm) => {
-                let burst = self.config.burst;
-                *batch = tpm.map(|tpm| Bucket::new(tpm * batch_share / 60.0, burst, now));
+        self.adaptive.freeze(!settings.adaptive);
+        let share = settings.rate_factor * self.ramp_level() * self.local_share();
+        self.budget.set(&self.config.allowances(share), self.adaptive.factor(), now);
+        let rate = self.lane_rate().map(|rate| rate * share * self.adaptive.factor());
+        let batch = 1.0 - settings.interactive_reserved_ratio;
+        let backfill = (1.0 - self.config.policy.ingest_reserved).min(batch);
+        let burst = self.config.burst;
+        for (bucket, share) in [(&mut self.batch, batch), (&mut self.backfill, backfill)] {
+            match (bucket.as_mut(), rate) {
+                (Some(bucket), Some(rate)) => bucket.set_rate(rate * share, burst, now),
+                (_, rate) => *bucket = rate.map(|rate| Bucket::new(rate * share, burst, now)),
             }
         }
+        self.permits.set_ceiling(settings.max_in_flight);
+        self.queue.set_policy(queue_policy(&self.config.policy, settings));
         if settings.tenant_cap_ratio >= 1.0 {
             self.tenants.clear();
+        }
+    }
+
+    /// What lanes are measured by, per second: tokens where they are limited, else requests.
+    fn lane_rate(&self) -> Option<f64> {
+        let ScopeConfig { tpm, input_tpm, rpm, .. } = &self.config;
+        tpm.or(*input_tpm).or(*rpm).map(|per_minute| per_minute / 60.0)
+    }
+
+    /// What one request takes of a lane's share.
+    fn lane_amount(&self, tokens: f64) -> f64 {
+        let in_tokens = self.config.tpm.or(self.config.input_tpm).is_some();
+        if in_tokens { tokens } else { 1.0 }
+    }
+
+    /// Takes a request that starts off its lane's share.
+    pub(super) fn debit_lane(&mut self, ticket: &Ticket, now: Mono) {
+        let amount = self.lane_amount(ticket.tokens);
+        if ticket.lane == Lane::Batch
+            && let Some(batch) = &mut self.batch
+        {
+            batch.take(amount, now);
+        }
+        if ticket.backfill
+            && let Some(backfill) = &mut self.backfill
+        {
+            backfill.take(amount, now);
         }
     }
 
@@ -140,7 +204,7 @@ impl Scope {
         if ask.demand.tokens() > settings.max_request_tokens as f64 {
             return refuse(Reason::TooLarge, None);
         }
-        if ask.lane == Lane::Batch && !settings.batch_lane {
+        if ask.ticket.lane == Lane::Batch && !settings.batch_lane {
             return refuse(Reason::LaneOff, None);
         }
         if ask.running {
@@ -155,14 +219,21 @@ impl Scope {
         {
             return refuse(Reason::Breaker, Some(until.saturating_since(now)));
         }
-        // Whoever need not wait needs no place to wait in.
-        let starts_now =
-            self.queue.is_empty() && self.may_start(ask.lane, &ask.demand, settings, now).is_ok();
-        if self.queue.len() >= settings.queue_max_depth as usize && !starts_now {
-            return refuse(Reason::QueueFull, Some(self.expected_wait(ask, settings, now).0));
+        if self.without_keeper(ask.ticket.lane) == Some(WithoutStore::Closed) {
+            return refuse(Reason::StoreLost, Some(PROBE_EVERY));
         }
-        let (wait, reason) = self.expected_wait(ask, settings, now);
-        let patience = patience(ask.deadline, settings, now);
+        // Whoever need not wait needs no place to wait in.
+        if self.queue.is_empty()
+            && self.may_start(&ask.ticket, &ask.demand, settings, now).is_ok()
+            && self.keeping.is_none()
+        {
+            return Ok(());
+        }
+        let (wait, reason) = self.expected_wait(ask, now);
+        if self.queue.len() >= settings.queue_max_depth as usize {
+            return refuse(Reason::QueueFull, Some(wait));
+        }
+        let patience = self.patience(ask.deadline, settings, now);
         if wait > patience {
             return refuse(reason, Some(wait.saturating_sub(patience)));
         }
@@ -172,49 +243,89 @@ impl Scope {
     /// How long a newcomer would wait for its turn, and what for.
     ///
     /// Little's law per limit: what is ahead over the rate at which it leaves; the longest binds.
-    fn expected_wait(&self, ask: &Ask, settings: &Settings, now: Mono) -> (Duration, Reason) {
-        let (depth, tokens) = self.queue.ahead(ask.lane);
-        #[expect(clippy::cast_precision_loss, reason = "bounded by queue.max_depth")]
-        let depth = depth as f64;
-        let ahead = Ahead { requests: depth, tokens };
-        let by_budget = match self.budget.wait(&ask.demand, &ahead, now) {
-            Ok((wait, meter)) => (wait, Reason::of(meter.unwrap_or(Meter::Requests))),
-            Err(meter) => (Duration::MAX, Reason::of(meter)),
-        };
-        let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_since(now));
-        let permits = f64::from(settings.max_in_flight);
-        let before = (depth + f64::from(self.in_flight) + 1.0 - permits).max(0.0);
+    fn expected_wait(&self, ask: &Ask, now: Mono) -> (Duration, Reason) {
+        let ahead = self.queue.ahead(&ask.ticket);
+        let by_budget = self.keeper_wait(ask.demand.tokens() + ahead.tokens, now).map_or_else(
+            || match self.budget.wait(&ask.demand, &ahead, now) {
+                Ok((wait, meter)) => (wait, Reason::of(meter.unwrap_or(Meter::Requests))),
+                Err(meter) => (Duration::MAX, Reason::of(meter)),
+            },
+            |wait| (wait, Reason::QuotaTokens),
+        );
+        let paused = self.woken_at.saturating_since(now);
+        let permits = f64::from(self.permits_now());
+        let before = (ahead.requests + f64::from(self.in_flight) + 1.0 - permits).max(0.0);
         let by_permits = self.service_time_s.unwrap_or(0.0) * before / permits;
         let by_permits = Duration::try_from_secs_f64(by_permits).unwrap_or(Duration::MAX);
-        [by_budget, (paused, Reason::Paused), (by_permits, Reason::Concurrency)]
-            .into_iter()
-            .max_by_key(|(wait, _)| *wait)
-            .expect("three candidates")
+        let mut longest = by_budget;
+        for other in [(paused, Reason::Paused), (by_permits, Reason::Concurrency)] {
+            if other.0 > longest.0 {
+                longest = other;
+            }
+        }
+        longest
+    }
+
+    /// How long a request that arrives now may wait before it is too late to start: its own deadline
+    /// leaves time for the service.
+    pub(super) fn patience(
+        &self,
+        deadline: Option<Mono>,
+        settings: &Settings,
+        now: Mono,
+    ) -> Duration {
+        let queue = Duration::try_from_secs_f64(settings.queue_max_age_s).unwrap_or(Duration::MAX);
+        let service = self.service_time();
+        deadline.map_or(queue, |deadline| {
+            queue.min(deadline.saturating_since(now).saturating_sub(service))
+        })
+    }
+
+    /// How long an attempt takes of late, zero while unknown.
+    pub(super) fn service_time(&self) -> Duration {
+        Duration::try_from_secs_f64(self.service_time_s.unwrap_or(0.0)).unwrap_or(Duration::ZERO)
+    }
+
+    /// Calls that may be open at the same time.
+    #[must_use]
+    pub fn permits_now(&self) -> u32 {
+        let own = self.permits.limit();
+        let shared = self.keeping.is_some();
+        self.config.concurrency.filter(|_| !shared).map_or(own, |limit| own.min(limit)).max(1)
     }
 
     /// Whether the next of the queue may start now; the instant to look again at otherwise.
     /// `Err(None)`: only another event can change it.
     pub(super) fn may_start(
         &self,
-        lane: Lane,
+        ticket: &Ticket,
         demand: &Demand,
         settings: &Settings,
         now: Mono,
     ) -> Result<(), Option<Mono>> {
-        if let Some(until) = self.paused_until.filter(|until| *until > now) {
-            return Err(Some(until));
+        if self.woken_at > now {
+            return Err(Some(self.woken_at));
         }
-        if settings.breaker {
+        // Where a keeper decides, it answers for the breaker too.
+        if settings.breaker && !self.keeper_answers() {
             self.breaker.permits(now).map_err(Some)?;
         }
-        if self.in_flight >= settings.max_in_flight {
+        let asked = self.keeping.as_ref().map_or(0, Keeping::asked);
+        if self.in_flight + asked >= self.permits_now() {
             return Err(None);
         }
-        let (mut wait, _) = self.budget.wait(demand, &Ahead::default(), now).map_err(|_| None)?;
-        if lane == Lane::Batch
-            && let Some(batch) = &self.batch
-        {
-            wait = wait.max(batch.wait(demand.tokens(), 0.0, now).ok_or(None)?);
+        let mut wait = if self.keeper_answers() {
+            Duration::ZERO
+        } else {
+            self.budget.wait(demand, &Ahead::default(), now).map_err(|_| None)?.0
+        };
+        let lanes = [
+            self.batch.as_ref().filter(|_| ticket.lane == Lane::Batch),
+            self.backfill.as_ref().filter(|_| ticket.backfill),
+        ];
+        for bucket in lanes.into_iter().flatten() {
+            let amount = self.lane_amount(demand.tokens());
+            wait = wait.max(bucket.wait(amount, 0.0, now).ok_or(None)?);
         }
         if wait.is_zero() { Ok(()) } else { Err(Some(now + wait)) }
     }
@@ -222,7 +333,7 @@ impl Scope {
     /// Debits a tenant's share; false when it has none left.
     pub(super) fn tenant_has_share(
         &mut self,
-        tenant: &Arc<str>,
+        tenant: TenantId,
         tokens: f64,
         settings: &Settings,
         now: Mono,
@@ -230,8 +341,8 @@ impl Scope {
         let Some(tpm) = self.config.tpm.filter(|_| settings.tenant_cap_ratio < 1.0) else {
             return true;
         };
-        let known = self.tenants.contains_key(tenant) || self.tenants.len() < TENANTS_MAX;
-        let key = if known { Arc::clone(tenant) } else { Arc::from("other") };
+        let known = self.tenants.contains_key(&tenant) || self.tenants.len() < TENANTS_MAX;
+        let key = if known { tenant } else { TenantId(u32::MAX) };
         let rate = tpm * settings.rate_factor * settings.tenant_cap_ratio / 60.0;
         let bucket =
             self.tenants.entry(key).or_insert_with(|| Bucket::new(rate, self.config.burst, now));
@@ -307,6 +418,24 @@ impl Scope {
         &self.said
     }
 
+    /// How far reservations lie from charges of late, as a share of the charge.
+    #[must_use]
+    pub fn estimate_error(&self) -> Option<f64> {
+        self.estimator.error()
+    }
+
+    /// Time left of the pause that the provider has asked for.
+    #[must_use]
+    pub const fn pause_left(&self, now: Mono) -> Duration {
+        self.pause.left(now)
+    }
+
+    /// The dealings with the keeper of the scope's state, where it has one.
+    #[must_use]
+    pub const fn keeping(&self) -> Option<&Keeping> {
+        self.keeping.as_ref()
+    }
+
     /// Permits in use.
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
@@ -322,7 +451,24 @@ impl Scope {
     /// Retries that the scope may still make now.
     #[must_use]
     pub fn retries_left(&self, settings: &Settings, now: Mono) -> f64 {
-        self.retry_budget.left(settings.retry_budget_ratio, now)
+        self.retry_budget.left(&self.retry_allowance(settings), now).retries
+    }
+
+    /// What retries of this scope may spend.
+    pub(super) fn retry_allowance(&self, settings: &Settings) -> Allowance {
+        let per_window = |per_minute: f64| per_minute * WINDOW.as_secs_f64() / 60.0;
+        Allowance {
+            ratio: settings.retry_budget_ratio,
+            tokens_max: self.config.policy.retry_tpm.map(per_window),
+            usd_max: self.config.policy.retry_usd_per_minute.map(per_window),
+        }
+    }
+
+    /// What an attempt costs, as far as its price is known.
+    pub(super) fn cost(&self, demand: &Demand) -> Cost {
+        let tokens = demand.tokens();
+        let price = self.config.usd_per_million_tokens.unwrap_or(0.0);
+        Cost { tokens, usd: tokens * price / 1e6 }
     }
 
     /// Retries that the scope has spent, the clients' repeats among them.
@@ -338,8 +484,15 @@ impl Scope {
     }
 }
 
-/// How long a request that arrives now may wait before it is too late to start.
-pub(super) fn patience(deadline: Option<Mono>, settings: &Settings, now: Mono) -> Duration {
-    let queue = Duration::try_from_secs_f64(settings.queue_max_age_s).unwrap_or(Duration::MAX);
-    deadline.map_or(queue, |deadline| queue.min(deadline.saturating_since(now)))
+fn queue_policy(policy: &Policy, settings: &Settings) -> QueuePolicy {
+    let depth_max = settings.queue_max_depth as usize;
+    QueuePolicy {
+        batch_share: policy.batch_trickle,
+        backfill_share: 0.0,
+        order: if policy.adaptive_lifo {
+            Order::NewestWhenHalfFull { depth_max }
+        } else {
+            Order::OldestFirst
+        },
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::concurrency::Crowding;
 use super::limit::Limit;
 use crate::dialect::{Meter, MeterReading};
 
@@ -77,7 +78,10 @@ pub enum Outcome {
     /// A result.
     Good,
     /// The provider failed.
-    Fault,
+    Fault {
+        /// It said, or showed by its silence, that it has more to do than it can.
+        overload: bool,
+    },
     /// The provider refused; the scope pauses for so long.
     Throttled {
         /// How long nobody may start.
@@ -89,6 +93,32 @@ pub enum Outcome {
     Exhausted,
     /// Nothing about the provider: the caller left, or the request was wrong.
     Neither,
+}
+
+impl Outcome {
+    /// Whether it speaks against the rate, or for it; `None` where it says nothing about the rate.
+    #[must_use]
+    pub fn is_refusal_for_rate(&self) -> Option<bool> {
+        match self {
+            Self::Good => Some(false),
+            Self::Throttled { meter, .. } => (*meter != Some(Meter::Concurrency)).then_some(true),
+            Self::Fault { overload: true } => Some(true),
+            Self::Fault { overload: false } | Self::Exhausted | Self::Neither => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// What it says about the number of open calls.
+    #[must_use]
+    pub fn crowding(&self) -> Crowding {
+        match self {
+            Self::Good => Crowding::Clean,
+            Self::Fault { overload: true } => Crowding::Overloaded,
+            Self::Throttled { meter: Some(Meter::Concurrency), .. } => Crowding::Capped,
+            _ => Crowding::Unknown,
+        }
+    }
 }
 
 /// One instance tells how an attempt ended.

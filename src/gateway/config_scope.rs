@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::config::{ConfigError, positive};
-use crate::admission::{Permits, Policy, ScopeConfig, Semantics, WithoutStore};
+use crate::admission::{Permits, Policy, RampPlan, ScopeConfig, Semantics, WithoutStore};
 
 /// Most slices of one scope.
 const SLICES_MAX: usize = 4;
@@ -69,9 +69,43 @@ pub struct ScopeEntry {
     pub retry_tpm: Option<f64>,
     /// US dollars per minute that retries may spend; needs `usd_per_million_tokens`.
     pub retry_usd_per_minute: Option<f64>,
+    /// Come back after a cut by steps: when `admission.rate_factor` is raised again, and when the
+    /// breaker closes. Without it, as soon as the rate factor allows.
+    pub recovery: Option<RecoveryEntry>,
     /// What each lane does while the shared store cannot be reached.
     #[serde(default)]
     pub without_store: WithoutStoreEntry,
+}
+
+/// `recovery` of a scope: steps with a stop rule.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecoveryEntry {
+    /// Size of a step as a share of normal, 0.1 to 0.25; 0.1 without it.
+    pub step_ratio: Option<f64>,
+    /// How long clients wait, in seconds; 60 without it. Each step is held at least so long.
+    pub client_timeout_s: Option<f64>,
+    /// The longest cooldown on the way, in seconds; 60 without it.
+    pub cooldown_s: Option<f64>,
+    /// Never above half as much again in fifteen minutes, as some providers want it.
+    #[serde(default)]
+    pub limit_growth: bool,
+}
+
+impl RecoveryEntry {
+    fn plan(&self) -> RampPlan {
+        let plan = RampPlan::default();
+        let span = |given: Option<f64>, default: Duration| {
+            given.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(default)
+        };
+        RampPlan {
+            step: self.step_ratio.unwrap_or(plan.step),
+            client_timeout: span(self.client_timeout_s, plan.client_timeout),
+            cooldown: span(self.cooldown_s, plan.cooldown),
+            limit_growth: self.limit_growth,
+            ..plan
+        }
+    }
 }
 
 /// `without_store` of a scope.
@@ -125,6 +159,7 @@ impl ScopeEntry {
                 permits: self.permits,
                 retry_tpm: self.retry_tpm,
                 retry_usd_per_minute: self.retry_usd_per_minute,
+                ramp: self.recovery.as_ref().map(RecoveryEntry::plan),
                 interactive_without_store: self
                     .without_store
                     .interactive
@@ -191,6 +226,18 @@ pub(super) fn check_scope(
     for (key, count, why) in counts {
         if count == Some(0) {
             return Err(ConfigError::new(place(key), format!("{why}{of}"), "write 1 or more"));
+        }
+    }
+    if let Some(recovery) = &entry.recovery {
+        if recovery.step_ratio.is_some_and(|step| !(0.1..=0.25).contains(&step)) {
+            let message = format!("must be from 0.1 to 0.25{of}");
+            return Err(ConfigError::new(place("recovery.step_ratio"), message, "correct it"));
+        }
+        for (key, value) in [
+            ("recovery.client_timeout_s", recovery.client_timeout_s),
+            ("recovery.cooldown_s", recovery.cooldown_s),
+        ] {
+            value.map_or(Ok(()), |value| positive(&place(key), value, &of))?;
         }
     }
     if entry.retry_usd_per_minute.is_some() && entry.usd_per_million_tokens.is_none() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::page::Page;
 use crate::admission::{
-    Ending, FLAGS, Gate, Histogram, Lane, Metered, Scope, Settings, TenantCounters,
+    Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Scope, Settings, TenantCounters,
 };
 use crate::dialect::Since;
 use crate::signal::Mono;
@@ -53,6 +53,7 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
+    keeper(&mut page, scopes, now);
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);
@@ -70,11 +71,9 @@ fn work(page: &mut Page, scopes: &[Scope]) {
         ("weir_admitted_total", "Requests that were let through.", |scope, lane| {
             scope.counters().admitted.get(&lane).copied().unwrap_or(0)
         }),
-        (
-            "weir_deferred_total",
-            "Requests stored for later: none, this gate stores none.",
-            |_, _| 0,
-        ),
+        ("weir_deferred_total", "Requests put off for later.", |scope, lane| {
+            scope.counters().deferred.get(&lane).copied().unwrap_or(0)
+        }),
     ];
     for (name, help, read) in lanes {
         page.family(name, "counter", help);
@@ -221,6 +220,29 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
             age.push((labels, 0.0));
         }
     }
+    page.family(
+        "weir_quota_drift_ratio",
+        "gauge",
+        "Own count of what is left minus the provider's, over the limit, at the last reading.",
+    );
+    for scope in scopes {
+        for meter in scope.budget().meters() {
+            let labels = [("scope", &**scope.name()), ("meter", meter.limit().meter.word())];
+            if let Some(drift) = meter.drift() {
+                page.sample("weir_quota_drift_ratio", &labels, drift);
+            }
+        }
+    }
+    page.family(
+        "weir_estimate_error_ratio",
+        "gauge",
+        "Distance of reservations from charges of late, over the charge.",
+    );
+    for scope in scopes {
+        if let Some(error) = scope.estimate_error() {
+            page.sample("weir_estimate_error_ratio", &[("scope", &**scope.name())], error);
+        }
+    }
     for (name, help, rows) in [
         (
             "weir_quota_limit",
@@ -309,7 +331,10 @@ fn waiting(page: &mut Page, scopes: &[Scope], settings: &Settings, facts: &Facts
         f64::from(settings.queue_max_depth)
     });
     page.gauge(scopes, "weir_permits_in_use", "Permits in use.", |s| f64::from(s.in_flight()));
-    page.gauge(scopes, "weir_permits_limit", "Permits.", |_| f64::from(settings.max_in_flight));
+    page.gauge(scopes, "weir_permits_limit", "Permits.", |s| f64::from(s.permits_now()));
+    page.gauge(scopes, "weir_pause_remaining_seconds", "Time left of the scope's pause.", |s| {
+        s.pause_left(now).as_secs_f64()
+    });
     #[expect(clippy::cast_precision_loss, reason = "open calls are few")]
     let open = facts.upstream_open as f64;
     page.family("weir_upstream_open", "gauge", "Calls open at the provider, all scopes.");
@@ -353,6 +378,43 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
             let labels = [("scope", &**scope.name())];
             page.sample("weir_max_attempts_configured", &labels, f64::from(most));
         }
+    }
+}
+
+/// How far the shared state of each scope is shared: nothing where every instance has its own.
+fn keeper(page: &mut Page, scopes: &[Scope], now: Mono) {
+    let kept: Vec<_> =
+        scopes.iter().filter_map(|scope| Some((&**scope.name(), scope.keeping()?))).collect();
+    if kept.is_empty() {
+        return;
+    }
+    let families: [(&str, &str, fn(&Keeping, Mono) -> f64); 3] = [
+        ("weir_store_up", "1 while the store of the shared budget answers.", |kept, _| {
+            f64::from(u8::from(kept.lost_since().is_none()))
+        }),
+        (
+            "weir_store_lost_seconds",
+            "How long it has been silent; the gate works with a local share.",
+            |kept, now| {
+                kept.lost_since().map_or(0.0, |since| now.saturating_since(since).as_secs_f64())
+            },
+        ),
+        (
+            "weir_store_instances",
+            "Instances that shared the budget when it last answered.",
+            |kept, _| f64::from(kept.instances()),
+        ),
+    ];
+    for (name, help, read) in families {
+        page.family(name, "gauge", help);
+        for (scope, kept) in &kept {
+            page.sample(name, &[("scope", scope)], read(kept, now));
+        }
+    }
+    let name = "weir_store_unanswered_total";
+    page.family(name, "counter", "Decisions that the store did not give in time.");
+    for (scope, kept) in &kept {
+        page.count(name, &[("scope", scope)], kept.unanswered());
     }
 }
 

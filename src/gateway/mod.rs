@@ -5,6 +5,7 @@
 mod admin;
 mod config;
 mod config_scope;
+mod keeping;
 mod metrics;
 mod overrides;
 mod page;
@@ -12,6 +13,7 @@ mod proxy;
 mod relay;
 mod server;
 mod shell;
+pub mod store;
 mod tally;
 mod upstream;
 

@@ -173,7 +173,21 @@ impl Proxy {
         let offer = self.offer(&parts, &body, &peek, scope);
         let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
-        Ok(self.carry_out(ticket, &offer, asked, &parts, body).await)
+        let mut response = self.carry_out(ticket, &offer, asked, &parts, body).await;
+        self.confess(response.headers_mut(), scope);
+        Ok(response)
+    }
+
+    /// Says in the answer that the shared budget is out of reach and a local share decides.
+    fn confess(&self, headers: &mut HeaderMap, scope: ScopeId) {
+        let lost = self.shell.read(|gate, _| {
+            let keeping = gate.scopes()[scope.0].keeping()?;
+            keeping.lost_since().map(|_| keeping.instances())
+        });
+        let said = lost.map(|instances| format!("local-share; instances={instances}"));
+        if let Some(said) = said.and_then(|said| HeaderValue::from_str(&said).ok()) {
+            headers.insert("x-weir-budget", said);
+        }
     }
 
     fn offer(

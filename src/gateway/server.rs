@@ -10,12 +10,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 use super::admin::{self, Admin};
 use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry};
+use super::keeping;
 use super::overrides::Overrides;
 use super::proxy::Proxy;
 use super::shell::Shell;
+use super::store::RedisKeeper;
 use super::upstream::Upstream;
 use crate::admission::Gate;
 use crate::ingest::{Adapter, OnePage, SourceRules};
@@ -69,7 +72,12 @@ impl Gateway {
     /// [`StartError`] says what is wrong and what to do.
     pub async fn start(config: &GatewayConfig, scopes: &[ScopeEntry]) -> Result<Self, StartError> {
         config.check()?;
-        let gate_scopes = config::scopes(scopes)?;
+        let mut gate_scopes = config::scopes(scopes)?;
+        if let Some(store) = &config.store {
+            for scope in &mut gate_scopes {
+                scope.policy.lease = Duration::from_secs_f64(store.lease_s);
+            }
+        }
         let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);
         restore(&mut flags, config)?;
         let token = match &config.admin_token_env {
@@ -89,7 +97,7 @@ impl Gateway {
 
         let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let gate = Gate::new(gate_scopes, flags.settings(), seed, Mono::START);
-        let shell = Shell::new(gate, Instant::now());
+        let shell = shell_of(gate, config)?;
         let upstream = Upstream::new(
             config.upstream.parse().map_err(|_| ConfigError::upstream(&config.upstream))?,
         );
@@ -180,6 +188,19 @@ impl Gateway {
             }
         });
     }
+}
+
+/// The gate's shell, with the keeper of its scopes' state where one is configured.
+fn shell_of(gate: Gate, config: &GatewayConfig) -> Result<Arc<Shell>, StartError> {
+    let Some(store) = &config.store else { return Ok(Shell::new(gate, Instant::now())) };
+    let url = store.url()?;
+    let instance = format!("{}/{}", config.instance, uuid::Uuid::new_v4().simple());
+    let keeper = RedisKeeper::open(&url, &instance, store.limit())
+        .map_err(|error| ConfigError::store(&error.to_string()))?;
+    let (sender, wanted) = mpsc::unbounded_channel();
+    let shell = Shell::with_keeper(gate, sender, Instant::now());
+    tokio::spawn(keeping::carry(Arc::clone(&shell), Arc::new(keeper), wanted));
+    Ok(shell)
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {

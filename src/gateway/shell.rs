@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc};
 
+use super::keeping::Wanted;
 use crate::admission::{Demand, Effect, Gate, Offer, RequestId, ScopeId};
 use crate::signal::Mono;
 
@@ -16,6 +17,8 @@ const PENDING_MAX: usize = 2;
 
 struct Inner {
     gate: Gate,
+    /// Where claims and reports go, if somebody keeps the state.
+    keeper: Option<mpsc::UnboundedSender<Wanted>>,
     waiting: BTreeMap<RequestId, mpsc::Sender<Effect>>,
 }
 
@@ -30,7 +33,25 @@ impl Shell {
     /// Puts a gate behind a lock; `started` is the instant that the gate calls zero.
     #[must_use]
     pub fn new(gate: Gate, started: Instant) -> Arc<Self> {
-        let inner = Inner { gate, waiting: BTreeMap::new() };
+        Self::build(gate, None, started)
+    }
+
+    /// The same for a gate whose claims and reports go to a keeper.
+    #[must_use]
+    pub(super) fn with_keeper(
+        gate: Gate,
+        keeper: mpsc::UnboundedSender<Wanted>,
+        started: Instant,
+    ) -> Arc<Self> {
+        Self::build(gate.with_keeper(Mono::START), Some(keeper), started)
+    }
+
+    fn build(
+        gate: Gate,
+        keeper: Option<mpsc::UnboundedSender<Wanted>>,
+        started: Instant,
+    ) -> Arc<Self> {
+        let inner = Inner { gate, keeper, waiting: BTreeMap::new() };
         Arc::new(Self { inner: Mutex::new(inner), started, timer: Notify::new() })
     }
 
@@ -109,12 +130,19 @@ impl Shell {
 impl Inner {
     fn route(&mut self) -> Option<Mono> {
         while let Some(effect) = self.gate.poll_effect() {
-            let request = match &effect {
+            let request = match effect {
                 Effect::Send { attempt } => attempt.request,
                 Effect::Deliver { request, .. }
                 | Effect::Defer { request, .. }
-                | Effect::Refuse { request, .. } => *request,
-                Effect::Claim { .. } | Effect::Report { .. } => continue,
+                | Effect::Refuse { request, .. } => request,
+                Effect::Claim { attempt, scope, claim } => {
+                    self.want(Wanted::Claim { attempt, scope, claim });
+                    continue;
+                }
+                Effect::Report { scope, report } => {
+                    self.want(Wanted::Report { scope, report });
+                    continue;
+                }
             };
             if let Some(sender) = self.waiting.get(&request)
                 && sender.try_send(effect).is_err()
@@ -123,6 +151,13 @@ impl Inner {
             }
         }
         self.gate.poll_timeout()
+    }
+
+    fn want(&self, wanted: Wanted) {
+        // The other end goes only when the process does.
+        if let Some(keeper) = &self.keeper {
+            let _ = keeper.send(wanted);
+        }
     }
 }
 

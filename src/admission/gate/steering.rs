@@ -1,8 +1,8 @@
 //! What people do to the gate while it runs: flip settings, send it home.
 
 use super::{Gate, Mode};
+use crate::admission::adaptive::Pause;
 use crate::admission::refusal::Reason;
-use crate::admission::scope::patience;
 use crate::admission::settings::Settings;
 use crate::signal::Mono;
 use std::time::Duration;
@@ -16,17 +16,25 @@ impl Gate {
         for place in 0..self.scopes.len() {
             let scope = &mut self.scopes[place];
             scope.set_rates(&self.settings, now);
+            // Taking a cut back goes by steps, where it is configured so.
+            if self.settings.rate_factor > was.rate_factor {
+                let admitted = was.rate_factor / self.settings.rate_factor;
+                scope.begin_ramp(admitted, &self.settings, now);
+            }
             if mode == Mode::Enforce && was.mode != Mode::Enforce {
                 // What went out unmetered has used the quota; start from nothing.
                 scope.budget.hold(now, now);
-                scope.paused_until = None;
+                scope.pause = Pause::default();
+                scope.woken_at = now;
             }
             let requests = &self.requests;
             let settings = &self.settings;
-            scope.queue.redate(|id, arrived| {
+            let mut queue = std::mem::take(&mut scope.queue);
+            queue.redate(|id, arrived| {
                 let deadline = requests.get(&id).and_then(|request| request.deadline);
-                arrived + patience(deadline, settings, arrived)
+                arrived + scope.patience(deadline, settings, arrived)
             });
+            scope.queue = queue;
             if mode == Mode::Off {
                 for id in scope.queue.all() {
                     self.scopes[place].queue.remove(id);
@@ -53,7 +61,9 @@ impl Gate {
                 scope.queue.remove(id);
                 waiting.push(id);
             }
-            scope.wake = None;
+        }
+        for place in 0..self.scopes.len() {
+            self.set_wake(place, None);
         }
         for id in waiting {
             self.refuse(id, Reason::Draining.refusal(Some(Duration::from_secs(1)), true), now);

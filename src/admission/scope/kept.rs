@@ -1,0 +1,137 @@
+//! A scope whose state several instances share: what is asked of the keeper, and what is obeyed of it.
+
+use std::time::Duration;
+
+use super::Scope;
+use crate::admission::config::WithoutStore;
+use crate::admission::keeping::Keeping;
+use crate::admission::limit::Limit;
+use crate::admission::queue::Lane;
+use crate::admission::settings::Settings;
+use crate::admission::shared::{Mirror, Outcome, Rules};
+use crate::dialect::{Meter, MeterReading};
+use crate::signal::Mono;
+
+/// A reading older than this has been reported.
+const FRESH: Duration = Duration::from_millis(1);
+
+impl Scope {
+    /// From now on a keeper has the state of this scope.
+    pub(in crate::admission) fn share(&mut self, now: Mono) {
+        self.keeping = Some(Keeping::new(now));
+    }
+
+    /// Whether a keeper decides, and answers.
+    pub(in crate::admission) fn keeper_answers(&self) -> bool {
+        self.keeping.as_ref().is_some_and(|keeping| keeping.lost_since().is_none())
+    }
+
+    /// What a lane does now that the keeper is silent; `None` while it answers, or there is none.
+    pub(in crate::admission) fn without_keeper(&self, lane: Lane) -> Option<WithoutStore> {
+        self.keeping.as_ref()?.lost_since()?;
+        Some(match lane {
+            Lane::Interactive => self.config.policy.interactive_without_store,
+            Lane::Batch => self.config.policy.batch_without_store,
+        })
+    }
+
+    /// The share of the quota that this instance decides about by itself.
+    pub(in crate::admission) fn local_share(&self) -> f64 {
+        match &self.keeping {
+            Some(keeping) if keeping.lost_since().is_some() => 1.0 / f64::from(keeping.instances()),
+            _ => 1.0,
+        }
+    }
+
+    /// How long `tokens` take at the rate at which this instance is granted tokens; `None` where no
+    /// keeper decides.
+    pub(super) fn keeper_wait(&self, tokens: f64, now: Mono) -> Option<Duration> {
+        let keeping = self.keeping.as_ref().filter(|_| self.keeper_answers())?;
+        if self.queue.is_empty() && keeping.asked() == 0 {
+            return Some(Duration::ZERO);
+        }
+        let quota = self.config.tpm.or(self.config.input_tpm)?;
+        let fair = quota / 60.0 / f64::from(keeping.instances());
+        let rate = keeping.flow(now).max(fair);
+        Some(Duration::try_from_secs_f64(tokens / rate).unwrap_or(Duration::MAX))
+    }
+
+    /// The rules that the keeper applies for every instance alike.
+    pub(in crate::admission) fn rules(&self, settings: &Settings) -> Rules {
+        Rules {
+            breaker: settings.breaker,
+            faults_in_row: self.config.policy.faults_in_row,
+            adaptive: settings.adaptive,
+            lease: self.config.policy.lease,
+        }
+    }
+
+    /// The limits that the keeper counts, slices too.
+    pub(in crate::admission) fn limits(&self, settings: &Settings) -> Vec<Limit> {
+        let allowances = self.config.allowances(settings.rate_factor * self.ramp_level());
+        allowances.into_iter().map(|allowance| allowance.limit).collect()
+    }
+
+    /// Readings that came with the answer that is being reported.
+    pub(in crate::admission) fn fresh_readings(&self, now: Mono) -> Vec<MeterReading> {
+        let fresh = self.readings.values().filter(|dated| now.saturating_since(dated.at) <= FRESH);
+        fresh.map(|dated| dated.reading).collect()
+    }
+
+    /// When the keeper must hear of this instance again, so that its open calls are not given up.
+    pub(in crate::admission) fn lease_due(&self) -> Option<Mono> {
+        let due = self.reported_at + self.config.policy.lease / 3;
+        (self.in_flight > 0 && self.keeper_answers()).then_some(due)
+    }
+
+    /// Takes over the shared state.
+    pub(in crate::admission) fn reflect(&mut self, mirror: Mirror, uniform: f64, now: Mono) {
+        // A pause that this instance has just asked for may not be in the answer yet: none is cut short.
+        self.pause.extend(mirror.paused, now);
+        self.woken_at = self.pause.wake(uniform);
+        self.breaker.reflect(mirror.breaker, now);
+        self.adaptive.reflect(mirror.factor, now);
+        if let Some(keeping) = &mut self.keeping {
+            keeping.reflect(mirror, now);
+        }
+    }
+
+    /// The provider refused: nobody of the scope starts for so long, and then at the pace. Waiting
+    /// work keeps its place and its deadline.
+    pub(in crate::admission) fn pause(
+        &mut self,
+        span: Duration,
+        meter: Option<Meter>,
+        uniform: f64,
+        now: Mono,
+    ) {
+        if let Some(meter) = meter {
+            // It was refused, so there was less than we thought.
+            let empty = MeterReading { remaining: Some(0.0), ..MeterReading::unknown(meter) };
+            self.budget.believe(&[empty], now);
+        }
+        if span.is_zero() {
+            return;
+        }
+        self.pause.extend(span, now);
+        self.woken_at = self.pause.wake(uniform);
+        self.budget.hold(self.woken_at, now);
+    }
+
+    /// What an outcome says to breaker and rate. What passes unmetered says nothing about our rate.
+    pub(in crate::admission) fn hear(
+        &mut self,
+        outcome: &Outcome,
+        enforced: bool,
+        started: Mono,
+        settings: &Settings,
+        now: Mono,
+    ) {
+        self.breaker.ended(*outcome, started, now);
+        if let Some(refused) = outcome.is_refusal_for_rate().filter(|_| enforced)
+            && self.adaptive.heard(refused, started, now)
+        {
+            self.set_rates(settings, now);
+        }
+    }
+}

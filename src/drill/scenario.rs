@@ -16,7 +16,7 @@ use crate::signal::{TomlError, toml_error};
 use crate::sim::arrivals::ArrivalsConfig;
 use crate::sim::client::LayersConfig;
 use crate::sim::config::{ConfigError, ProviderConfig};
-use crate::sim::world::WorldConfig;
+use crate::sim::world::{Patience, WorldConfig};
 
 /// Largest scenario file.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
@@ -189,6 +189,7 @@ impl Scenario {
             provider: self.provider.clone(),
             arrivals: self.traffic.clone(),
             layers: self.layers,
+            patience: Patience::default(),
             seed,
         }
     }

@@ -138,7 +138,7 @@ impl GateModel for GatedWorld {
             weight: 1.0,
             repeatable: true,
             deferrable: false,
-            deadline: None,
+            deadline: request.deadline,
             retry_mark: request.retry_count,
         };
         let id = self.gate.handle_request(&offer, now);
@@ -158,6 +158,14 @@ impl GateModel for GatedWorld {
             waiting.answer = Some(reply.outcome);
         }
         self.gate.handle_head(attempt, &head(reply), now);
+        self.translate(now);
+    }
+
+    fn handle_cancel(&mut self, request: u64, now: Mono) {
+        let waiting = self.waiting.iter().find(|(_, waiting)| waiting.world == request);
+        let Some(id) = waiting.map(|(id, _)| *id) else { return };
+        self.waiting.remove(&id);
+        self.gate.handle_cancel(id, now);
         self.translate(now);
     }
 

@@ -12,6 +12,7 @@ pub mod config;
 pub mod gated;
 pub mod ledger;
 mod meter;
+pub mod model;
 pub mod provider;
 mod rng;
 mod script;

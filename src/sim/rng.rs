@@ -14,6 +14,10 @@ pub(super) enum Stream {
     Provider,
     /// How late timers fire.
     Timers,
+    /// How long people wait.
+    Departures,
+    /// What a control of `controls` decides by chance.
+    Controls,
     /// One original's jitter and resubmission.
     Original(u64),
 }
@@ -24,6 +28,9 @@ pub(super) fn seeded(seed: u64, stream: Stream) -> Pcg64 {
         Stream::Arrivals => 0,
         Stream::Provider => 1,
         Stream::Timers => 2,
+        // Originals count up from 3; these stand where none of them gets.
+        Stream::Departures => u128::MAX,
+        Stream::Controls => u128::MAX - 1,
         Stream::Original(index) => 3 + u128::from(index),
     };
     Pcg64::new(mixed(seed, number), number)

@@ -5,7 +5,7 @@
 //! [`PassThrough`] is the gate that is switched off. The network takes no time, but clients' timers fire a little late.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use rand::Rng;
@@ -13,11 +13,13 @@ use rand_pcg::Pcg64;
 
 use crate::dialect::MeterReading;
 use crate::signal::{Mono, Tokens};
-use crate::sim::arrivals::{Arrival, Arrivals, ArrivalsConfig, Lane};
-use crate::sim::client::{AnswerSeen, Input, Journey, LayerCalls, LayersConfig, Step};
+use crate::sim::arrivals::{Arrival, Arrivals, ArrivalsConfig};
+use crate::sim::client::{Input, Journey, LayerCalls, LayersConfig, Step};
 use crate::sim::config::ProviderConfig;
-use crate::sim::provider::{Call, CallKind, Outcome, Provider, Reply};
+use crate::sim::provider::{Call, CallKind, Provider, Reply};
 use crate::sim::rng;
+
+pub use crate::sim::model::{GateEffect, GateModel, OfferedRequest, PassThrough};
 
 /// Most effects that a gate may have after one event; more is a gate that spins.
 const EFFECTS_MAX: usize = 100_000;
@@ -29,98 +31,6 @@ const TIMER_LATE_MIN: Duration = Duration::from_micros(500);
 /// Up to this much more, uniformly: timers tick in milliseconds, and so do the waits of `epoll`.
 const TIMER_LATE_SPREAD: Duration = Duration::from_millis(2);
 
-/// A request that a client sent to the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfferedRequest {
-    /// Tells requests apart; every request gets exactly one answer.
-    pub id: u64,
-    /// The original.
-    pub identity: u128,
-    /// Its size.
-    pub tokens: Tokens,
-    /// Its lane.
-    pub lane: Lane,
-    /// Its tenant, as an index.
-    pub tenant: usize,
-    /// `x-stainless-retry-count`.
-    pub retry_count: u32,
-}
-
-/// What a gate does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateEffect {
-    /// Sends an attempt to the provider; its reply comes back under the same number.
-    Attempt {
-        /// Chosen by the gate, unique.
-        attempt: u64,
-        /// The original.
-        identity: u128,
-        /// Its size.
-        tokens: Tokens,
-    },
-    /// Answers a request.
-    Answer {
-        /// `OfferedRequest::id`
-        request: u64,
-        /// What the client sees.
-        answer: AnswerSeen,
-    },
-}
-
-/// What stands between clients and provider.
-pub trait GateModel {
-    /// A request arrives.
-    fn handle_request(&mut self, request: &OfferedRequest, now: Mono);
-    /// The provider answered an attempt.
-    fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono);
-    /// A deadline may have passed; calling early is harmless.
-    fn handle_timeout(&mut self, now: Mono);
-    /// What to do; drained until `None` after every call above.
-    fn poll_effect(&mut self) -> Option<GateEffect>;
-    /// When `handle_timeout` is wanted next. After `handle_timeout(t)` it lies after `t`.
-    fn poll_timeout(&self) -> Option<Mono>;
-}
-
-/// A gate that is switched off: one request, one attempt, one answer.
-#[derive(Clone, Debug, Default)]
-pub struct PassThrough {
-    effects: VecDeque<GateEffect>,
-}
-
-impl GateModel for PassThrough {
-    fn handle_request(&mut self, request: &OfferedRequest, _now: Mono) {
-        let OfferedRequest { id, identity, tokens, .. } = *request;
-        self.effects.push_back(GateEffect::Attempt { attempt: id, identity, tokens });
-    }
-
-    fn handle_reply(&mut self, attempt: u64, reply: &Reply, _now: Mono) {
-        let answer = AnswerSeen::from(reply.outcome);
-        self.effects.push_back(GateEffect::Answer { request: attempt, answer });
-    }
-
-    fn handle_timeout(&mut self, _now: Mono) {}
-
-    fn poll_effect(&mut self) -> Option<GateEffect> {
-        self.effects.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        None
-    }
-}
-
-impl From<Outcome> for AnswerSeen {
-    /// The provider's answer, passed on unchanged.
-    fn from(outcome: Outcome) -> Self {
-        Self {
-            status: outcome.status(),
-            should_retry: None,
-            retry_after_ms: outcome.retry_after_ms(),
-            retry_after_s: outcome.retry_after_s(),
-        }
-    }
-}
-
 /// What a world is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorldConfig {
@@ -130,8 +40,22 @@ pub struct WorldConfig {
     pub arrivals: ArrivalsConfig,
     /// The layers above the gate.
     pub layers: LayersConfig,
+    /// How long the people behind the originals wait.
+    pub patience: Patience,
     /// The seed of everything random.
     pub seed: u64,
+}
+
+/// How long the people behind the originals wait. By default they all wait for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Patience {
+    /// Every original has a deadline, which the gate is told: this long after its arrival, or up to
+    /// twice as long.
+    pub deadline: Option<Duration>,
+    /// Share of the originals whose person leaves without a word.
+    pub leaving_ratio: f64,
+    /// They leave at any time up to this long after the arrival.
+    pub leaves_within: Duration,
 }
 
 /// What happened since the start of the run, from the outside of the gate.
@@ -145,6 +69,8 @@ pub struct WorldCounts {
     pub served: u64,
     /// Originals whose user did not.
     pub failed: u64,
+    /// Of those, originals whose user left or had a deadline that came.
+    pub left: u64,
     /// Requests that reached the gate.
     pub offered: u64,
     /// Requests that reached the provider.
@@ -161,13 +87,25 @@ struct Original {
     journey: Journey,
     arrival: Arrival,
     attempted: bool,
+    deadline: Option<Mono>,
+    /// The request that waits for its answer.
+    request: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrival(Arrival),
-    Timer { original: u64 },
-    Reply { attempt: u64, reply: Reply },
+    Timer {
+        original: u64,
+    },
+    /// The person behind an original stops waiting.
+    Leave {
+        original: u64,
+    },
+    Reply {
+        attempt: u64,
+        reply: Reply,
+    },
 }
 
 struct Scheduled {
@@ -209,11 +147,15 @@ pub struct World<G> {
     provider: Provider,
     arrivals: Option<Arrivals>,
     layers: LayersConfig,
+    patience: Patience,
     seed: u64,
     timers: Pcg64,
+    departures: Pcg64,
     now: Mono,
     events: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
+    /// Replies that are under way.
+    replies: u64,
     originals: BTreeMap<u64, Original>,
     /// The original of each request that waits for its answer.
     requests: BTreeMap<u64, u64>,
@@ -229,11 +171,14 @@ impl<G: GateModel> World<G> {
             provider: Provider::new(&config.provider, config.seed, Mono::START),
             arrivals: Some(Arrivals::new(config.arrivals.clone(), config.seed)),
             layers: config.layers,
+            patience: config.patience,
             seed: config.seed,
             timers: rng::seeded(config.seed, rng::Stream::Timers),
+            departures: rng::seeded(config.seed, rng::Stream::Departures),
             now: Mono::START,
             events: BinaryHeap::new(),
             scheduled: 0,
+            replies: 0,
             originals: BTreeMap::new(),
             requests: BTreeMap::new(),
             counts: WorldCounts::default(),
@@ -300,7 +245,7 @@ impl<G: GateModel> World<G> {
             match scheduled.event {
                 Event::Arrival(_) => {}
                 Event::Timer { original } => self.end(original, false),
-                Event::Reply { .. } => self.events.push(Reverse(scheduled)),
+                Event::Leave { .. } | Event::Reply { .. } => self.events.push(Reverse(scheduled)),
             }
         }
     }
@@ -310,13 +255,18 @@ impl<G: GateModel> World<G> {
         let end = self.now + bound;
         self.carry_out();
         while let Some(at) = self.next_instant().filter(|at| *at <= end) {
-            if self.originals.is_empty() && self.events.is_empty() {
+            if self.is_idle() {
                 break;
             }
             self.now = self.now.max(at);
             self.step();
         }
-        self.originals.is_empty() && self.events.is_empty()
+        self.is_idle()
+    }
+
+    /// Nothing is open, at the clients or at the provider.
+    fn is_idle(&self) -> bool {
+        self.originals.is_empty() && self.replies == 0
     }
 
     fn next_instant(&self) -> Option<Mono> {
@@ -344,16 +294,44 @@ impl<G: GateModel> World<G> {
                 self.schedule_arrival();
                 self.counts.originals += 1;
                 let journey = Journey::new(&self.layers, self.seed, arrival.index);
-                let original = Original { journey, arrival, attempted: false };
+                let deadline = self.patience(arrival.index);
+                let original =
+                    Original { journey, arrival, attempted: false, deadline, request: None };
                 self.originals.insert(arrival.index, original);
                 self.advance(arrival.index, Input::Start);
             }
             Event::Timer { original } => self.advance(original, Input::TimerDone),
+            Event::Leave { original } => self.leave(original),
             Event::Reply { attempt, reply } => {
+                self.replies -= 1;
                 self.provider.finish(reply.call);
                 self.gate.handle_reply(attempt, &reply, self.now);
             }
         }
+    }
+
+    /// Draws how long the person behind an original waits; the deadline that the gate is told.
+    fn patience(&mut self, original: u64) -> Option<Mono> {
+        let Patience { deadline, leaving_ratio, leaves_within } = self.patience;
+        let deadline = deadline.map(|shortest| {
+            self.now + shortest + shortest.mul_f64(self.departures.random::<f64>())
+        });
+        let leaves = (leaving_ratio > 0.0 && self.departures.random::<f64>() < leaving_ratio)
+            .then(|| self.now + leaves_within.mul_f64(self.departures.random::<f64>()));
+        if let Some(at) = deadline.into_iter().chain(leaves).min() {
+            self.schedule(at, Event::Leave { original });
+        }
+        deadline
+    }
+
+    fn leave(&mut self, index: u64) {
+        let Some(original) = self.originals.get(&index) else { return };
+        if let Some(request) = original.request {
+            self.requests.remove(&request);
+            self.gate.handle_cancel(request, self.now);
+        }
+        self.counts.left += 1;
+        self.end(index, false);
     }
 
     fn schedule_arrival(&mut self) {
@@ -378,8 +356,10 @@ impl<G: GateModel> World<G> {
                 self.counts.offered += 1;
                 self.requests.insert(id, index);
                 let identity = u128::from(index);
-                let retry_count = place.retry_count;
-                let request = OfferedRequest { id, identity, tokens, lane, tenant, retry_count };
+                let (retry_count, deadline) = (place.retry_count, original.deadline);
+                original.request = Some(id);
+                let request =
+                    OfferedRequest { id, identity, tokens, lane, tenant, retry_count, deadline };
                 self.gate.handle_request(&request, self.now);
             }
             // A client that is being stopped makes no further try.
@@ -416,6 +396,9 @@ impl<G: GateModel> World<G> {
                     let Some(index) = self.requests.remove(&request) else {
                         panic!("the gate answered request {request} that does not wait");
                     };
+                    if let Some(original) = self.originals.get_mut(&index) {
+                        original.request = None;
+                    }
                     self.advance(index, Input::Answer(answer));
                 }
             }
@@ -434,135 +417,10 @@ impl<G: GateModel> World<G> {
         }
         let call = Call { identity, tokens, kind: CallKind::Embeddings };
         let reply = self.provider.handle_request(&call, self.now);
+        self.replies += 1;
         self.schedule(self.now + reply.latency, Event::Reply { attempt, reply });
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The default drill of the design's section 7.
-    fn launch_config(seed: u64) -> WorldConfig {
-        WorldConfig {
-            provider: toml::from_str(
-                "requests = { per_minute = 6000, start = 3000 }\n\
-                 tokens = { per_minute = 1_200_000, start = 36_000 }",
-            )
-            .expect("fits"),
-            arrivals: toml::from_str(
-                "tokens = { min = 300, max = 300 }\n\
-                 steps = [{ name = 'calm', at_s = 0, rate = 60 }, { name = 'storm', at_s = 10, rate = 180 }]",
-            )
-            .expect("fits"),
-            layers: LayersConfig::default(),
-            seed,
-        }
-    }
-
-    fn launch(seed: u64) -> World<PassThrough> {
-        World::new(&launch_config(seed), PassThrough::default())
-    }
-
-    /// Counts from one second to another.
-    fn between(world: &mut World<PassThrough>, from_s: f64, to_s: f64) -> [f64; 4] {
-        world.run_until(Mono::from_secs_f64(from_s));
-        let before = world.counts();
-        world.run_until(Mono::from_secs_f64(to_s));
-        let after = world.counts();
-        let rate = |count: u64| {
-            f64::from(u32::try_from(count).expect("a test is short")) / (to_s - from_s)
-        };
-        [
-            rate(after.attempts - before.attempts),
-            rate(after.served - before.served),
-            rate(after.originals_attempted - before.originals_attempted),
-            rate(after.originals - before.originals),
-        ]
-    }
-
-    #[test]
-    fn the_storm_has_the_numbers_of_the_design() {
-        for seed in [1, 2, 3] {
-            let mut world = launch(seed);
-            let [calm_attempts, calm_served, _, calm_originals] = between(&mut world, 0.0, 10.0);
-            assert!(calm_attempts <= calm_originals * 1.01, "the calm needs no retries");
-            assert!((50.0..70.0).contains(&calm_served), "{calm_served} served/s in the calm");
-            let [early, _, early_originals, _] = between(&mut world, 15.0, 17.0);
-            assert!(early / early_originals > 3.3, "amplification six seconds after onset");
-            let [attempts, served, originals, _] = between(&mut world, 30.0, 120.0);
-            assert!((1_500.0..1_800.0).contains(&attempts), "{attempts} attempts/s");
-            assert!((65.0..67.5).contains(&served), "{served} served/s");
-            let amplification = attempts / originals;
-            assert!((8.0..9.4).contains(&amplification), "amplification {amplification}");
-        }
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run() {
-        let run = |seed| {
-            let mut world = launch(seed);
-            let mut counts = Vec::new();
-            for tenth in 1..=200_u32 {
-                world.run_until(Mono::from_secs_f64(f64::from(tenth) / 10.0));
-                counts.push(world.counts());
-            }
-            counts
-        };
-        assert_eq!(run(5), run(5));
-        assert_ne!(run(5).last(), run(6).last());
-    }
-
-    #[test]
-    fn stop_and_drain_account_for_every_original() {
-        let mut world = launch(4);
-        world.run_until(Mono::from_secs_f64(25.0));
-        world.stop();
-        assert!(world.drain(Duration::from_secs(30)), "requests in flight end");
-        let counts = world.counts();
-        assert_eq!(counts.originals, counts.served + counts.failed);
-        assert_eq!(counts.originals_attempted, world.provider().ledger().originals());
-        assert_eq!((counts.offered, counts.calls.sdk), (counts.attempts, counts.attempts));
-        assert_eq!(world.provider().in_flight(), 0);
-    }
-
-    /// A gate that refuses everything at once and tells the client to stop.
-    #[derive(Default)]
-    struct Closed(VecDeque<GateEffect>);
-
-    impl GateModel for Closed {
-        fn handle_request(&mut self, request: &OfferedRequest, _now: Mono) {
-            let answer =
-                AnswerSeen { status: 429, should_retry: Some(false), ..AnswerSeen::default() };
-            self.0.push_back(GateEffect::Answer { request: request.id, answer });
-        }
-
-        fn handle_reply(&mut self, _attempt: u64, _reply: &Reply, _now: Mono) {}
-
-        fn handle_timeout(&mut self, _now: Mono) {}
-
-        fn poll_effect(&mut self) -> Option<GateEffect> {
-            self.0.pop_front()
-        }
-
-        fn poll_timeout(&self) -> Option<Mono> {
-            None
-        }
-    }
-
-    #[test]
-    fn a_told_stop_leaves_only_people_and_deaf_wrappers_to_repeat() {
-        let multiplication = |deaf| {
-            let mut config = launch_config(1);
-            config.layers.wrapper.deaf = deaf;
-            let mut world = World::new(&config, Closed::default());
-            world.run_until(Mono::from_secs_f64(60.0));
-            assert_eq!(world.counts().attempts, 0, "nothing reaches the provider");
-            let offered = Tokens(world.counts().offered).as_f64();
-            offered / Tokens(world.counts().originals).as_f64()
-        };
-        let (obeying, deaf) = (multiplication(false), multiplication(true));
-        assert!((1.15..1.25).contains(&obeying), "one in five resubmits, not {obeying}");
-        assert!((3.4..3.7).contains(&deaf), "three wrapper tries each time, not {deaf}");
-    }
-}
+mod tests;

@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::out::{self, OutputError};
-use super::{board, drill_upstream};
+use super::{board, drill_compare, drill_upstream};
 use crate::diagnosis::{Library, Verdict, verdict_to_json};
+use crate::drill::compare;
 use crate::drill::live::{self, Control};
 use crate::drill::scenario::{Scenario, names};
 use crate::drill::stage::{Part, Stage};
@@ -50,6 +51,9 @@ pub struct Args {
     /// On the virtual clock: minutes in seconds, the same for the same seed
     #[arg(long = "virtual")]
     on_virtual_clock: bool,
+    /// The scenario's storm under five controls side by side, on the virtual clock
+    #[arg(long, conflicts_with_all = ["list", "flips"])]
+    compare: bool,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -83,6 +87,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Read once: what is confirmed is what is played.
     let source = Scenario::source(&args.scenario)?;
     let scenario = Scenario::parse(&args.scenario, &source)?;
+    if args.compare {
+        drill_compare::print(&compare::run(&scenario, args.seed, args.total)?, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let total = args.total.unwrap_or(scenario.duration);
     if let Some(late) = args.flips.iter().find(|flip| flip.at >= total) {
         let at = late.at.as_secs_f64();

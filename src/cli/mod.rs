@@ -8,6 +8,7 @@ mod diagnose;
 mod doctor;
 mod drill;
 mod drill_clients;
+mod drill_compare;
 mod drill_upstream;
 mod flag;
 mod flag_text;

@@ -4,6 +4,7 @@
 
 mod budget;
 pub mod clients_http;
+pub mod compare;
 mod launcher;
 pub mod live;
 mod metrics_text;

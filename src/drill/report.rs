@@ -191,7 +191,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of one drill")]
-fn quantile_95(before: &[u64], after: &[u64]) -> Option<f64> {
+pub(super) fn quantile_95(before: &[u64], after: &[u64]) -> Option<f64> {
     let mut below = 0.0;
     let bounds = LATENCY_BOUNDS.iter().copied().chain([f64::INFINITY]);
     let buckets: Vec<Bucket> = bounds

@@ -9,12 +9,14 @@
 
 mod clock;
 mod fetching;
+mod memory;
 mod support;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use clock::thread_time;
+use memory::resident_bytes;
 use support::Page;
 use weir::ingest::Intake;
 use weir::ingest::exposition::Format;
@@ -72,14 +74,6 @@ impl Endpoint {
 
 fn at(second: u32) -> Mono {
     Mono::from_secs_f64(f64::from(second))
-}
-
-/// Resident memory of this process in bytes, where the system says it.
-fn resident_bytes() -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: usize = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes and counts of a bench")]

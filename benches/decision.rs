@@ -1,0 +1,210 @@
+//! What one decision of the gate costs with 10,000 quota scopes and 100,000 tenants, hit at random, and
+//! what a tenant costs that has been served and is idle.
+//!
+//! A decision is a request offered and its effects taken: let through at once, or refused at once. What
+//! follows one that was let through (sent, answered, read to its end) is measured apart. Memory is
+//! resident memory, since a counting allocator needs code that this package forbids; it is measured
+//! first, because what was given back may stay resident.
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+mod memory;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use memory::resident_bytes;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use weir::admission::{
+    AttemptId, Demand, Effect, Gate, Head, Lane, Offer, RequestId, ScopeConfig, ScopeId, Settings,
+};
+use weir::dialect::Class;
+use weir::signal::Mono;
+
+const SCOPES: usize = 10_000;
+const TENANTS: usize = 100_000;
+/// Decisions between two readings of the clock, so that reading it costs little.
+const BATCH: u32 = 64;
+/// Virtual time between two decisions: a thousand a second.
+const STEP: Duration = Duration::from_millis(1);
+const TOKENS: Demand = Demand { input: 300.0, output: 0.0 };
+/// Quota per minute that no bench uses up, and one that is never enough.
+const AMPLE: f64 = 1e9;
+const SCARCE: f64 = 1e-6;
+/// Idle for longer than anything is remembered.
+const LONG: Duration = Duration::from_mins(10);
+
+/// A gate, and requests for it at random.
+struct Bench {
+    gate: Gate,
+    tenants: Vec<Arc<str>>,
+    random: Pcg64Mcg,
+    now: Mono,
+}
+
+impl Bench {
+    fn new(per_minute: f64, settings: Settings) -> Self {
+        let scope = |index| ScopeConfig {
+            rpm: Some(per_minute),
+            tpm: Some(per_minute),
+            ..ScopeConfig::named(format!("provider/account/model-{index}")).with_buckets()
+        };
+        let tenants = (0..TENANTS).map(|tenant| Arc::from(format!("tenant-{tenant:06}"))).collect();
+        // Budgets begin empty; a minute later they have what they may have.
+        Self {
+            gate: Gate::new((0..SCOPES).map(scope).collect(), settings, 1, Mono::START),
+            tenants,
+            random: Pcg64Mcg::seed_from_u64(1),
+            now: Mono::from_start(Duration::from_mins(1)),
+        }
+    }
+
+    fn admitting() -> Self {
+        Self::new(AMPLE, Settings::default())
+    }
+
+    fn refusing() -> Self {
+        Self::new(SCARCE, Settings { queue_max_age_s: 0.0, ..Settings::default() })
+    }
+
+    fn offer(&mut self) -> Offer {
+        let tenant = self.random.random_range(0..TENANTS);
+        self.offer_of(tenant)
+    }
+
+    fn offer_of(&mut self, tenant: usize) -> Offer {
+        Offer {
+            scope: ScopeId(self.random.random_range(0..SCOPES)),
+            identity: self.random.random(),
+            lane: Lane::Interactive,
+            backfill: false,
+            tenant: Arc::clone(&self.tenants[tenant]),
+            weight: 1.0,
+            guess: TOKENS,
+            repeatable: true,
+            deferrable: false,
+            deadline: None,
+            retry_mark: 0,
+        }
+    }
+
+    /// One decision, and whether it was to let the request through.
+    fn decide(&mut self, offer: &Offer) -> Option<AttemptId> {
+        self.gate.handle_request(offer, self.now);
+        let mut admitted = None;
+        while let Some(effect) = self.gate.poll_effect() {
+            if let Effect::Send { attempt } = effect {
+                admitted = Some(attempt);
+            }
+        }
+        admitted
+    }
+
+    /// The answer to an attempt, to its end.
+    fn answer(&mut self, attempt: AttemptId, head: &Head) {
+        self.gate.handle_sent(attempt, self.now);
+        self.gate.handle_head(attempt, head, self.now);
+        while let Some(effect) = self.gate.poll_effect() {
+            black_box(effect);
+        }
+        let request: RequestId = attempt.request;
+        self.gate.handle_end(request, Some(TOKENS), self.now);
+    }
+
+    /// Decides and answers.
+    fn serve(&mut self, offer: &Offer) {
+        self.now = self.now + STEP;
+        if let Some(attempt) = self.decide(offer) {
+            self.answer(attempt, &good());
+        }
+    }
+
+    /// Time that `rounds` decisions took, and the time that their ends took.
+    fn run(&mut self, rounds: u64, admits: bool) -> (Duration, Duration) {
+        let head = good();
+        let (mut deciding, mut ending) = (Duration::ZERO, Duration::ZERO);
+        let mut left = rounds;
+        while left > 0 {
+            let batch = left.min(u64::from(BATCH));
+            left -= batch;
+            let offers: Vec<Offer> = (0..batch).map(|_| self.offer()).collect();
+            let mut attempts = Vec::with_capacity(offers.len());
+            let begun = Instant::now();
+            for offer in &offers {
+                self.now = self.now + STEP;
+                attempts.extend(self.decide(offer));
+            }
+            let decided = Instant::now();
+            let expected = if admits { offers.len() } else { 0 };
+            assert_eq!(attempts.len(), expected, "every decision is the same");
+            for attempt in attempts {
+                self.answer(attempt, &head);
+            }
+            deciding += decided - begun;
+            ending += decided.elapsed();
+        }
+        (deciding, ending)
+    }
+}
+
+fn good() -> Head {
+    Head {
+        status: 200,
+        class: Class::Success,
+        hint: None,
+        code: None,
+        meter: None,
+        meters: Vec::new(),
+    }
+}
+
+fn deciding(criterion: &mut Criterion) {
+    // `cargo test --benches` only wants to see that it runs.
+    if !std::env::args().any(|argument| argument == "--test") {
+        memory();
+    }
+    let mut group = criterion.benchmark_group("decision");
+    let mut admitting = Bench::admitting();
+    group.bench_function("admit", |bencher| {
+        bencher.iter_custom(|rounds| admitting.run(rounds, true).0);
+    });
+    group.bench_function("end of an admitted one", |bencher| {
+        bencher.iter_custom(|rounds| admitting.run(rounds, true).1);
+    });
+    let mut refusing = Bench::refusing();
+    group.bench_function("refuse", |bencher| {
+        bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
+    });
+    group.finish();
+}
+
+/// Prints what each tenant costs that has been served once, and later, when nothing is remembered.
+fn memory() {
+    let mut bench = Bench::admitting();
+    // What a scope needs, whoever comes, is not the tenants'.
+    for scope in 0..SCOPES {
+        let offer = Offer { scope: ScopeId(scope), ..bench.offer_of(0) };
+        bench.serve(&offer);
+    }
+    let Some(before) = resident_bytes() else { return };
+    for tenant in 1..TENANTS {
+        let offer = bench.offer_of(tenant);
+        bench.serve(&offer);
+    }
+    let per_tenant = |now: Option<usize>| {
+        now.map_or_else(
+            || "unknown".to_owned(),
+            |now| format!("{} bytes", now.saturating_sub(before) / TENANTS),
+        )
+    };
+    println!("{SCOPES} scopes, {TENANTS} tenants, each served once:");
+    println!("  per tenant, its original still remembered: {}", per_tenant(resident_bytes()));
+    bench.now = bench.now + LONG;
+    bench.gate.handle_timeout(bench.now);
+    println!("  per tenant, {} min later: {}", LONG.as_secs() / 60, per_tenant(resident_bytes()));
+}
+
+criterion_group!(benches, deciding);
+criterion_main!(benches);

@@ -1,0 +1,165 @@
+//! Stands between the world and the gate: writes down what passes, and what must not have passed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir::signal::{Mono, Tokens};
+use weir::sim::gated::GatedWorld;
+use weir::sim::model::{GateEffect, GateModel, OfferedRequest};
+use weir::sim::provider::{Outcome, Reply};
+
+/// Breaches that are kept; one is enough to fail.
+const BREACHES_MAX: usize = 10;
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    request: OfferedRequest,
+    attempts: u32,
+    /// The provider said that it will never take it.
+    is_hopeless: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    started: Mono,
+    request: u64,
+    tokens: Tokens,
+}
+
+/// A charge of the provider, when its attempt started.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge {
+    pub at: Mono,
+    pub tokens: Tokens,
+    pub tenant: usize,
+}
+
+/// The gate, and what it was seen to do.
+#[derive(Debug)]
+pub struct Spy {
+    pub gate: GatedWorld,
+    now: Mono,
+    asked: BTreeMap<u64, Asked>,
+    /// The request that each original has open.
+    current: BTreeMap<u128, u64>,
+    attempts: BTreeMap<u64, Attempt>,
+    /// What the provider charged, in the order in which it answered.
+    pub charges: Vec<Charge>,
+    /// Meters' refusals.
+    pub throttled: u64,
+    /// Most attempts that were open at a time, those left out whose people have gone.
+    pub open_max: usize,
+    /// What must not happen, in words.
+    pub breaches: Vec<String>,
+}
+
+impl Spy {
+    pub fn new(gate: GatedWorld) -> Self {
+        Self {
+            gate,
+            now: Mono::START,
+            asked: BTreeMap::new(),
+            current: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            charges: Vec::new(),
+            throttled: 0,
+            open_max: 0,
+            breaches: Vec::new(),
+        }
+    }
+
+    /// Requests that have neither been answered nor given up.
+    pub fn open(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn breach(&mut self, words: String) {
+        if self.breaches.len() < BREACHES_MAX {
+            self.breaches.push(format!("at {:?}: {words}", self.now));
+        }
+    }
+
+    fn attempted(&mut self, attempt: u64, identity: u128, tokens: Tokens) {
+        let asked = self.current.get(&identity).and_then(|id| self.asked.get_mut(id));
+        let Some(asked) = asked else {
+            return self.breach(format!("an attempt for {identity}, for which nobody waits"));
+        };
+        asked.attempts += 1;
+        let Asked { request, attempts, is_hopeless } = *asked;
+        if request.deadline.is_some_and(|deadline| self.now > deadline) {
+            self.breach(format!("attempt {attempts} of {identity} after its deadline"));
+        }
+        if is_hopeless {
+            self.breach(format!("attempt {attempts} of {identity}, which can never succeed"));
+        }
+        self.attempts.insert(attempt, Attempt { started: self.now, request: request.id, tokens });
+        let waited_for: BTreeSet<u64> =
+            self.attempts.values().map(|attempt| attempt.request).collect();
+        let open = waited_for.iter().filter(|id| self.asked.contains_key(id)).count();
+        self.open_max = self.open_max.max(open);
+    }
+
+    fn gone(&mut self, request: u64) {
+        if let Some(asked) = self.asked.remove(&request) {
+            self.current.remove(&asked.request.identity);
+        } else {
+            self.breach(format!("request {request} ends twice"));
+        }
+    }
+}
+
+impl GateModel for Spy {
+    fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
+        self.now = now;
+        let asked = Asked { request: *request, attempts: 0, is_hopeless: false };
+        self.asked.insert(request.id, asked);
+        self.current.insert(request.identity, request.id);
+        self.gate.handle_request(request, now);
+    }
+
+    fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono) {
+        self.now = now;
+        if let Some(Attempt { started, request, .. }) = self.attempts.remove(&attempt) {
+            let asked = self.asked.get_mut(&request);
+            match reply.outcome {
+                Outcome::Ok { tokens } => {
+                    let tenant = asked.map_or(usize::MAX, |asked| asked.request.tenant);
+                    self.charges.push(Charge { at: started, tokens, tenant });
+                }
+                Outcome::RateLimited { .. } => self.throttled += 1,
+                Outcome::TooLarge { .. } | Outcome::InsufficientQuota => {
+                    if let Some(asked) = asked {
+                        asked.is_hopeless = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.gate.handle_reply(attempt, reply, now);
+    }
+
+    fn handle_cancel(&mut self, request: u64, now: Mono) {
+        self.now = now;
+        self.gone(request);
+        self.gate.handle_cancel(request, now);
+    }
+
+    fn handle_timeout(&mut self, now: Mono) {
+        self.now = now;
+        self.gate.handle_timeout(now);
+    }
+
+    fn poll_effect(&mut self) -> Option<GateEffect> {
+        let effect = self.gate.poll_effect()?;
+        match &effect {
+            GateEffect::Attempt { attempt, identity, tokens } => {
+                self.attempted(*attempt, *identity, *tokens);
+            }
+            GateEffect::Answer { request, .. } => self.gone(*request),
+        }
+        Some(effect)
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.gate.poll_timeout()
+    }
+}

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use random_world::{Charge, Plan, Run, TRAFFIC_S, WINDOW, plans};
-use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
+use random_world::{Charge, Plan, Run, WINDOW, crowded, plans};
+use weir::admission::{RetryOwner, ScopeConfig, Semantics};
 use weir::dialect::Meter;
 use weir::signal::Tokens;
-use weir::sim::arrivals::TokenRange;
-use weir::sim::world::Patience;
+use weir::sim::arrivals::Lane;
 
 /// Cases of each property: together they run in seconds, unoptimized.
 const CASES: u32 = 32;
+/// A share of what is due that counts as served: arrivals are random, and the first second is lost.
+const FAIR_ENOUGH: f64 = 0.8;
 /// Rounding that is no excess.
 const SLACK: f64 = 1e-6;
 
@@ -132,6 +133,16 @@ fn hold_retries_within_their_budget(plan: &Plan, run: &Run) -> Result<(), TestCa
     Ok(())
 }
 
+/// Tokens served to those for whom `of` is true.
+fn served(run: &Run, of: impl Fn(&Charge) -> bool) -> f64 {
+    run.spy().charges.iter().filter(|charge| of(charge)).map(|charge| charge.tokens.as_f64()).sum()
+}
+
+/// Tokens of the originals of one lane that arrived.
+fn offered(run: &Run, lane: Lane) -> f64 {
+    run.spy().offered.iter().filter(|((_, of), _)| *of == lane).map(|(_, tokens)| tokens).sum()
+}
+
 proptest! {
     #![proptest_config(some())]
 
@@ -144,5 +155,31 @@ proptest! {
         hold_no_meter_above_its_quota(&plan, &run)?;
         hold_retries_within_their_budget(&plan, &run)?;
         hold_everything_returns(&mut run)?;
+    }
+
+    #[test]
+    fn whoever_asks_for_less_than_an_equal_share_is_served_and_the_rest_share_alike(
+        plan in crowded(),
+    ) {
+        let run = Plan { batch_ratio: 0.0, ..plan }.play();
+        let tenants = run.spy().offered.len();
+        let equal = served(&run, |_| true) / Tokens(tenants as u64).as_f64();
+        for ((tenant, _), offered) in &run.spy().offered {
+            let got = served(&run, |charge| charge.tenant == *tenant);
+            let due = offered.min(equal) * FAIR_ENOUGH;
+            prop_assert!(got >= due, "tenant {tenant} got {got} of {due} that are due");
+        }
+    }
+
+    #[test]
+    fn people_are_served_first_and_batch_work_gets_what_is_left(plan in crowded()) {
+        // People ask for about half of what there is, batch work for more than the other half.
+        let plan = Plan { batch_ratio: 1.0 - 0.5 / plan.load, ..plan };
+        let run = plan.play();
+        let interactive = served(&run, |charge| charge.lane == Lane::Interactive);
+        let asked = offered(&run, Lane::Interactive);
+        prop_assert!(interactive >= asked * 0.9, "people got {interactive} of {asked}");
+        let batch = served(&run, |charge| charge.lane == Lane::Batch);
+        prop_assert!(batch >= interactive * 0.3, "batch work got {batch} beside {interactive}");
     }
 }

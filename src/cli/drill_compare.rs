@@ -67,7 +67,7 @@ fn table(comparison: &Comparison) -> String {
     let _ = writeln!(
         text,
         "\nfour workers, one start per 0.25 s, base 0.5 s: {} requests, {} of them 429, last done at {:.1} s\n\
-         without jitter; with full jitter {:.1} requests, {:.1} of them 429, last done at {:.1} s (mean)",
+         without jitter; with full jitter {:.1} requests, {:.1} of them 429, last done at {:.2} s (mean)",
         workers.requests,
         workers.refused,
         workers.last_s,
@@ -132,7 +132,7 @@ mod tests {
                 from: Duration::from_secs(10),
                 steady_from: Duration::from_secs(25),
                 to: Duration::from_secs(70),
-                total: Duration::from_secs(180),
+                total: Duration::from_mins(3),
             },
             binding_meter: "tokens",
             recovery_observed_s: 110.0,

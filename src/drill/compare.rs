@@ -176,8 +176,8 @@ pub fn run(
     scenario.traffic.steps = steps;
     let quota = Quota::of(&scenario.provider, scenario.traffic.tokens);
     let rows = Control::ALL.into_iter().map(|control| {
-        let seen = play(&scenario, control, seed, &surge)?;
-        Ok(row(control, &seen, &surge, &quota))
+        let measured = play(&scenario, control, seed, &surge)?;
+        Ok(row(control, &measured, &surge, &quota))
     });
     Ok(Comparison {
         controls: rows.collect::<Result<_, FlagError>>()?,
@@ -185,7 +185,7 @@ pub fn run(
         seed,
         seconds: surge.total.as_secs_f64(),
         binding_meter: quota.binding().word(),
-        recovery_observed_s: (surge.total - surge.to).as_secs_f64(),
+        recovery_observed_s: surge.total.saturating_sub(surge.to).as_secs_f64(),
         surge,
         four_workers: four_workers(),
     })
@@ -247,7 +247,7 @@ fn watch<G: GateModel>(
 
 fn row(control: Control, seen: &Seen, surge: &Surge, quota: &Quota) -> Row {
     let steady = &seen.steady;
-    let span = surge.to - surge.steady_from;
+    let span = surge.to.saturating_sub(surge.steady_from);
     let allowed = quota.allowed(surge.steady_from, surge.to);
     let p95 = |latency: &crate::admission::Histogram| quantile_95(&[], &latency.buckets);
     Row {
@@ -296,7 +296,7 @@ fn recovery(bins: &[Counted], surge: &Surge) -> Option<Duration> {
     let after: Vec<_> = between(bins, surge.to, surge.total).collect();
     let sick = after.iter().rposition(|(_, bin)| !is_well(bin));
     let (place, _) = after.get(sick.map_or(0, |sick| sick + 1))?;
-    Some(BIN * *place - surge.to)
+    Some((BIN * *place).saturating_sub(surge.to))
 }
 
 /// Nearly all of a bin's originals were served by their first request, and nothing multiplies. A bin in

@@ -11,7 +11,7 @@ pub use spy::{Charge, Spy};
 use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
 use weir::signal::Mono;
 use weir::sim::arrivals::{ArrivalsConfig, RateStep, TenantShare, TokenRange};
-use weir::sim::client::LayersConfig;
+use weir::sim::client::{FrontendConfig, LayersConfig, SdkConfig, WrapperConfig};
 use weir::sim::config::{LatencyConfig, MeterConfig, ProviderConfig, ProviderStep};
 use weir::sim::gated::GatedWorld;
 use weir::sim::world::{Patience, World, WorldConfig};
@@ -45,6 +45,7 @@ pub struct Plan {
     pub dead_from_s: Option<f64>,
     pub patience: Patience,
     pub settings: Settings,
+    pub layers: LayersConfig,
     pub seed: u64,
 }
 
@@ -104,9 +105,32 @@ pub fn plans() -> impl Strategy<Value = Plan> {
             dead_from_s: faults.2,
             patience,
             settings,
+            layers: LayersConfig::default(),
             seed,
         },
     )
+}
+
+/// Worlds in which nothing fails and nobody leaves or asks again, and more is asked than there is.
+pub fn crowded() -> impl Strategy<Value = Plan> {
+    (plans(), 1.5..3.0, prop::collection::vec(0.5..5.0, 2..5)).prop_map(|(plan, load, tenants)| {
+        Plan {
+            rpd: None,
+            load,
+            tenants,
+            error_ratio: 0.0,
+            script: "",
+            dead_from_s: None,
+            patience: Patience::default(),
+            settings: Settings::default(),
+            layers: LayersConfig {
+                sdk: SdkConfig { tries: 1, ..SdkConfig::default() },
+                wrapper: WrapperConfig { tries: 1, ..WrapperConfig::default() },
+                frontend: FrontendConfig { resubmits: 0, ..FrontendConfig::default() },
+            },
+            ..plan
+        }
+    })
 }
 
 impl Plan {
@@ -174,7 +198,7 @@ impl Plan {
                 steps: vec![named(rate, 0.0), named(0.0, f64::from(TRAFFIC_S))],
                 tenants: self.tenants.iter().enumerate().map(tenant).collect(),
             },
-            layers: LayersConfig::default(),
+            layers: self.layers,
             patience: self.patience,
             seed: self.seed,
         }
@@ -183,7 +207,8 @@ impl Plan {
     /// Plays the world to its end, looking at the gate after each second.
     pub fn play(&self) -> Run {
         let gate = GatedWorld::new(self.scope(), self.settings.clone(), self.seed);
-        let mut world = World::new(&self.world(), Spy::new(gate));
+        let wait_max = Duration::from_secs_f64(self.settings.queue_max_age_s);
+        let mut world = World::new(&self.world(), Spy::new(gate, wait_max));
         let mut seconds = Vec::new();
         for second in 1..=TRAFFIC_S {
             world.run_until(Mono::from_secs_f64(f64::from(second)));

@@ -1,8 +1,10 @@
 //! Stands between the world and the gate: writes down what passes, and what must not have passed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use weir::signal::{Mono, Tokens};
+use weir::sim::arrivals::Lane;
 use weir::sim::gated::GatedWorld;
 use weir::sim::model::{GateEffect, GateModel, OfferedRequest};
 use weir::sim::provider::{Outcome, Reply};
@@ -13,6 +15,7 @@ const BREACHES_MAX: usize = 10;
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     request: OfferedRequest,
+    since: Mono,
     attempts: u32,
     /// The provider said that it will never take it.
     is_hopeless: bool,
@@ -22,7 +25,8 @@ struct Asked {
 struct Attempt {
     started: Mono,
     request: u64,
-    tokens: Tokens,
+    tenant: usize,
+    lane: Lane,
 }
 
 /// A charge of the provider, when its attempt started.
@@ -31,12 +35,15 @@ pub struct Charge {
     pub at: Mono,
     pub tokens: Tokens,
     pub tenant: usize,
+    pub lane: Lane,
 }
 
 /// The gate, and what it was seen to do.
 #[derive(Debug)]
 pub struct Spy {
     pub gate: GatedWorld,
+    /// Longest that a request may wait for its first attempt.
+    wait_max: Duration,
     now: Mono,
     asked: BTreeMap<u64, Asked>,
     /// The request that each original has open.
@@ -44,6 +51,9 @@ pub struct Spy {
     attempts: BTreeMap<u64, Attempt>,
     /// What the provider charged, in the order in which it answered.
     pub charges: Vec<Charge>,
+    /// Tokens of originals that arrived, by tenant and lane.
+    pub offered: BTreeMap<(usize, Lane), f64>,
+    next_original: u128,
     /// Meters' refusals.
     pub throttled: u64,
     /// Most attempts that were open at a time, those left out whose people have gone.
@@ -53,14 +63,17 @@ pub struct Spy {
 }
 
 impl Spy {
-    pub fn new(gate: GatedWorld) -> Self {
+    pub fn new(gate: GatedWorld, wait_max: Duration) -> Self {
         Self {
             gate,
+            wait_max,
             now: Mono::START,
             asked: BTreeMap::new(),
             current: BTreeMap::new(),
             attempts: BTreeMap::new(),
             charges: Vec::new(),
+            offered: BTreeMap::new(),
+            next_original: 0,
             throttled: 0,
             open_max: 0,
             breaches: Vec::new(),
@@ -78,20 +91,24 @@ impl Spy {
         }
     }
 
-    fn attempted(&mut self, attempt: u64, identity: u128, tokens: Tokens) {
+    fn attempted(&mut self, attempt: u64, identity: u128) {
         let asked = self.current.get(&identity).and_then(|id| self.asked.get_mut(id));
         let Some(asked) = asked else {
             return self.breach(format!("an attempt for {identity}, for which nobody waits"));
         };
         asked.attempts += 1;
-        let Asked { request, attempts, is_hopeless } = *asked;
+        let Asked { request, attempts, is_hopeless, since } = *asked;
+        if attempts == 1 && self.now > since + self.wait_max {
+            self.breach(format!("the first attempt of {identity} after a wait that is too long"));
+        }
         if request.deadline.is_some_and(|deadline| self.now > deadline) {
             self.breach(format!("attempt {attempts} of {identity} after its deadline"));
         }
         if is_hopeless {
             self.breach(format!("attempt {attempts} of {identity}, which can never succeed"));
         }
-        self.attempts.insert(attempt, Attempt { started: self.now, request: request.id, tokens });
+        let OfferedRequest { id, tenant, lane, .. } = request;
+        self.attempts.insert(attempt, Attempt { started: self.now, request: id, tenant, lane });
         let waited_for: BTreeSet<u64> =
             self.attempts.values().map(|attempt| attempt.request).collect();
         let open = waited_for.iter().filter(|id| self.asked.contains_key(id)).count();
@@ -110,7 +127,12 @@ impl Spy {
 impl GateModel for Spy {
     fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
         self.now = now;
-        let asked = Asked { request: *request, attempts: 0, is_hopeless: false };
+        if request.identity >= self.next_original {
+            self.next_original = request.identity + 1;
+            *self.offered.entry((request.tenant, request.lane)).or_default() +=
+                request.tokens.as_f64();
+        }
+        let asked = Asked { request: *request, since: now, attempts: 0, is_hopeless: false };
         self.asked.insert(request.id, asked);
         self.current.insert(request.identity, request.id);
         self.gate.handle_request(request, now);
@@ -118,12 +140,12 @@ impl GateModel for Spy {
 
     fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono) {
         self.now = now;
-        if let Some(Attempt { started, request, .. }) = self.attempts.remove(&attempt) {
+        if let Some(made) = self.attempts.remove(&attempt) {
+            let Attempt { started: at, request, tenant, lane } = made;
             let asked = self.asked.get_mut(&request);
             match reply.outcome {
                 Outcome::Ok { tokens } => {
-                    let tenant = asked.map_or(usize::MAX, |asked| asked.request.tenant);
-                    self.charges.push(Charge { at: started, tokens, tenant });
+                    self.charges.push(Charge { at, tokens, tenant, lane });
                 }
                 Outcome::RateLimited { .. } => self.throttled += 1,
                 Outcome::TooLarge { .. } | Outcome::InsufficientQuota => {
@@ -151,9 +173,7 @@ impl GateModel for Spy {
     fn poll_effect(&mut self) -> Option<GateEffect> {
         let effect = self.gate.poll_effect()?;
         match &effect {
-            GateEffect::Attempt { attempt, identity, tokens } => {
-                self.attempted(*attempt, *identity, *tokens);
-            }
+            GateEffect::Attempt { attempt, identity, .. } => self.attempted(*attempt, *identity),
             GateEffect::Answer { request, .. } => self.gone(*request),
         }
         Some(effect)

@@ -84,7 +84,7 @@ impl Surge {
             let (total_s, to_s) = (total.as_secs_f64(), to.as_secs_f64());
             return Err(SurgeError::CutOff { total_s, to_s });
         }
-        let steady_from = from + SETTLING.min((to - from) / 4);
+        let steady_from = from + SETTLING.min(to.saturating_sub(from) / 4);
         Ok((Self { from, steady_from, to, total }, steps))
     }
 }

@@ -10,7 +10,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use weir::dialect::{Answer, Class, Meter, classify, usage_from_tail};
+use weir::dialect::{Answer, Class, Meter, Provider, classify, usage_from_tail};
 use weir::drill::{provider_http, scenario};
 use weir::signal::Tokens;
 
@@ -35,7 +35,8 @@ impl Reply {
 
     fn class(&self) -> weir::dialect::Classified {
         let status = self.status.as_u16();
-        classify(&Answer { status, headers: &self.headers, body: &self.body }, None)
+        let answer = Answer { status, headers: &self.headers, body: &self.body };
+        classify(&answer, Provider::GENERIC, None)
     }
 }
 

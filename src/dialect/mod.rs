@@ -10,6 +10,7 @@ mod hint;
 mod limits;
 mod notice;
 mod openai;
+mod provider;
 mod span;
 mod usage;
 
@@ -17,5 +18,6 @@ pub use class::{Answer, Class, Classified, HintSource, Meter, MeterReading};
 pub use limits::write_ratelimit_headers;
 pub use notice::{Notices, Since, answered_model, read_notices};
 pub use openai::classify;
+pub use provider::Provider;
 pub use span::{format_go_duration, parse_go_duration};
 pub use usage::{Usage, usage_from_tail};

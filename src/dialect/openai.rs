@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::dialect::class::{Answer, Class, Classified, Meter};
 use crate::dialect::hint::read_hint;
 use crate::dialect::limits::read_ratelimit_headers;
+use crate::dialect::provider::Provider;
 
 /// How much of a body is looked at.
 const BODY_LEN_MAX: usize = 64 * 1024;
@@ -40,9 +41,14 @@ struct Envelope {
     error: Value,
 }
 
-/// Says what an answer means. `now` is used only for dates in an answer without a `Date` of its own.
+/// Says what an answer of `provider` means. `now` is used only for dates in an answer without a `Date`
+/// of its own.
 #[must_use]
-pub fn classify(answer: &Answer<'_>, now: Option<DateTime<Utc>>) -> Classified {
+pub fn classify(
+    answer: &Answer<'_>,
+    _provider: Provider,
+    now: Option<DateTime<Utc>>,
+) -> Classified {
     let body = &answer.body[..answer.body.len().min(BODY_LEN_MAX)];
     let error = if answer.status < 400 { ErrorBody::default() } else { read_error(body) };
     let meters = read_ratelimit_headers(answer.headers, now);
@@ -153,7 +159,7 @@ mod tests {
     fn check(status: u16, body: &str, class: Class, meter: Option<Meter>) {
         let headers = HeaderMap::new();
         let answer = Answer { status, headers: &headers, body: body.as_bytes() };
-        let classified = classify(&answer, None);
+        let classified = classify(&answer, Provider::GENERIC, None);
         assert_eq!((classified.class, classified.meter), (class, meter), "{status} {body}");
     }
 
@@ -205,7 +211,11 @@ mod tests {
         headers.insert("x-ratelimit-limit-tokens", http::HeaderValue::from_static("100"));
         headers.insert("x-ratelimit-remaining-tokens", http::HeaderValue::from_static("0"));
         headers.insert("x-should-retry", http::HeaderValue::from_static("false"));
-        let classified = classify(&Answer { status: 429, headers: &headers, body: b"" }, None);
+        let classified = classify(
+            &Answer { status: 429, headers: &headers, body: b"" },
+            Provider::GENERIC,
+            None,
+        );
         assert_eq!(classified.meter, Some(Meter::Tokens));
         assert_eq!(classified.should_retry, Some(false));
     }
@@ -233,7 +243,7 @@ mod tests {
                 headers.insert("retry-after", value.clone());
                 headers.insert("x-ratelimit-limit-requests", value);
             }
-            let classified = classify(&Answer { status, headers: &headers, body: &body }, None);
+            let classified = classify(&Answer { status, headers: &headers, body: &body }, Provider::GENERIC, None);
             prop_assert_eq!(classified.class == Class::Success, (200..300).contains(&status));
         }
 
@@ -242,7 +252,7 @@ mod tests {
             let body = error("tokens", "rate_limit_exceeded", &format!("Limit {message} Requested {message}"));
             let headers = HeaderMap::new();
             let answer = Answer { status: 429, headers: &headers, body: body.as_bytes() };
-            let _ = classify(&answer, None);
+            let _ = classify(&answer, Provider::GENERIC, None);
         }
     }
 }

@@ -297,7 +297,8 @@ pub fn scopes(entries: &[ScopeEntry]) -> Result<Vec<ScopeConfig>, ConfigError> {
             let remedy = "give every quota one [[scope]], with all its models";
             return Err(ConfigError::new(place("name"), message, remedy));
         }
-        check_scope(entry, place)?;
+        check_scope(entry, &place)?;
+        entry.dialect().map_err(|error| ConfigError { key: place(&error.key), ..error })?;
         for (number, model) in entry.models.iter().enumerate() {
             if let Some(first) = owners.insert(model, &entry.name) {
                 let both =
@@ -370,7 +371,8 @@ mod tests {
     fn bad_scopes_are_named() {
         let rpm = |rpm| ScopeEntry { rpm: Some(rpm), ..entry("a", &[]) };
         let none = ScopeEntry { max_attempts_configured: Some(0), ..entry("a", &[]) };
-        let cases: [(&[ScopeEntry], &str); 9] = [
+        let stranger = ScopeEntry { provider: Some("acme".to_owned()), ..entry("a", &[]) };
+        let cases: [(&[ScopeEntry], &str); 10] = [
             (&[], "add [[scope]]"),
             (&[entry("a", &[]), entry("a", &[])], "`scope[1].name`: `a` is defined twice"),
             (&[entry("a", &["m"]), entry("b", &["m"])], "`scope[1].models[0]`: `m` is named by"),
@@ -380,11 +382,24 @@ mod tests {
             (&[none], "`scope[0].max_attempts_configured`: 0 attempts"),
             (&[entry("a\u{1b}[2J", &[])], "control characters"),
             (&[entry(" ", &[])], "`scope[0].name`: is empty"),
+            (&[stranger], "`scope[0].provider`: `acme` is no provider that weir knows"),
         ];
         for (entries, expected) in cases {
             let error = scopes(entries).expect_err(expected).to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_scope_is_read_in_the_dialect_that_it_or_its_name_says() {
+        let dialect = |name: &str, provider: Option<&str>| {
+            let provider = provider.map(str::to_owned);
+            let entry = ScopeEntry { provider, ..entry(name, &[]) };
+            entry.dialect().expect("known").name()
+        };
+        assert_eq!(dialect("anthropic/team-a/opus", None), "anthropic");
+        assert_eq!(dialect("acme/team-a/model", None), "generic");
+        assert_eq!(dialect("anthropic/team-a/opus", Some("openai")), "openai");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::config::{ConfigError, positive};
 use crate::admission::{Permits, Policy, RampPlan, ScopeConfig, Semantics, WithoutStore};
+use crate::dialect::Provider;
 
 /// Most slices of one scope.
 const SLICES_MAX: usize = 4;
@@ -18,6 +19,9 @@ const SLICES_MAX: usize = 4;
 pub struct ScopeEntry {
     /// `provider/account/model`, with `/region` where quotas differ by it.
     pub name: String,
+    /// Whose dialect its answers are read in; by the first part of `name` when absent.
+    #[serde(default)]
+    pub provider: Option<String>,
     /// Who answers for it.
     #[serde(default)]
     pub owner: Option<String>,
@@ -123,6 +127,23 @@ impl ScopeEntry {
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Whose dialect its answers are read in: `provider`, else the first part of the name where that
+    /// is a known provider, else that of strangers.
+    ///
+    /// # Errors
+    /// `provider` names nobody that is known.
+    pub fn dialect(&self) -> Result<Provider, ConfigError> {
+        let Some(named) = &self.provider else {
+            let first = self.name.split('/').next().unwrap_or_default();
+            return Ok(Provider::named(first).unwrap_or(Provider::GENERIC));
+        };
+        Provider::named(named).ok_or_else(|| {
+            let known = Provider::names().collect::<Vec<_>>().join(", ");
+            let message = format!("`{named}` is no provider that weir knows");
+            ConfigError::new("provider", message, format!("write one of {known}"))
+        })
     }
 
     /// The scope as the gate takes it.

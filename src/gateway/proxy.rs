@@ -23,7 +23,7 @@ use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
 use crate::admission::{
     AttemptId, Effect, Ending, Head, Identity, Lane, Offer, Refusal, ScopeId, guess_tokens,
 };
-use crate::dialect::{self, Class};
+use crate::dialect::{self, Class, Provider};
 
 /// Bytes of an error body that are read before it is classified.
 const ERROR_BODY_MAX: usize = 1024 * 1024;
@@ -58,6 +58,8 @@ pub struct Proxy {
     body_max: usize,
     by_model: BTreeMap<String, ScopeId>,
     other_models: Option<ScopeId>,
+    /// Whose dialect answers are read in, by scope.
+    dialects: Vec<Provider>,
     /// Tenant and trust by fingerprint of the key.
     keys: BTreeMap<[u8; 32], (Arc<str>, bool)>,
 }
@@ -101,6 +103,7 @@ impl Proxy {
             }
             by_model.extend(scope.models.iter().map(|model| (model.clone(), ScopeId(place))));
         }
+        let dialect = |scope: &ScopeEntry| scope.dialect().unwrap_or(Provider::GENERIC);
         let keys = keys
             .iter()
             .map(|(key, value)| {
@@ -118,6 +121,7 @@ impl Proxy {
             body_max: config.body_max,
             by_model,
             other_models,
+            dialects: scopes.iter().map(dialect).collect(),
             keys,
         }
     }
@@ -328,7 +332,9 @@ impl Proxy {
         let (Held::Stream(head, read, _) | Held::Whole(head, read)) = &answer else {
             return Ok(answer);
         };
-        let seen = classified(&dialect::Answer { status, headers: &head.headers, body: read });
+        let provider = self.dialects.get(scope.0).copied().unwrap_or(Provider::GENERIC);
+        let seen =
+            classified(&dialect::Answer { status, headers: &head.headers, body: read }, provider);
         let notices = dialect::read_notices(&head.headers);
         self.shell.with(|gate, now| {
             gate.handle_notices(scope, &notices, now);
@@ -404,8 +410,8 @@ async fn read_error(mut head: http::response::Parts, mut body: UpstreamBody) -> 
     }
 }
 
-fn classified(answer: &dialect::Answer<'_>) -> Head {
-    let seen = dialect::classify(answer, Some(Utc::now()));
+fn classified(answer: &dialect::Answer<'_>, provider: Provider) -> Head {
+    let seen = dialect::classify(answer, provider, Some(Utc::now()));
     let success = (200..300).contains(&answer.status);
     Head {
         status: answer.status,

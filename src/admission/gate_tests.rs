@@ -387,6 +387,7 @@ fn a_provider_with_less_than_we_thought_is_believed() {
         limit: Some(1_200_000.0),
         remaining: Some(remaining),
         reset: None,
+        window: None,
     };
     seen.meters = vec![reading(0.0)];
     bench.answer(first, &seen, at(1.1));

@@ -30,8 +30,12 @@ impl Demand {
     #[must_use]
     pub fn of(&self, meter: Meter) -> f64 {
         match meter {
-            Meter::Requests | Meter::RequestsPerDay => 1.0,
-            Meter::Tokens | Meter::TokensPerDay => self.tokens(),
+            Meter::Requests
+            | Meter::RequestsPerSecond
+            | Meter::RequestsPerHour
+            | Meter::RequestsPerDay
+            | Meter::RequestsPerMonth => 1.0,
+            Meter::Tokens | Meter::TokensPerDay | Meter::TokensPerMonth => self.tokens(),
             Meter::InputTokens => self.input,
             Meter::OutputTokens => self.output,
             Meter::Concurrency | Meter::Spend => 0.0,

@@ -3,6 +3,7 @@
 mod actor;
 mod audit;
 mod board;
+mod classify;
 mod config;
 mod diagnose;
 mod doctor;
@@ -53,6 +54,8 @@ enum Command {
     Provider(provider::Args),
     /// Verdicts, no screen
     Diagnose(diagnose::Args),
+    /// What a provider's answers mean: class, wait, meters
+    Classify(classify::Args),
     /// Runbooks: list, show, lint, test
     Runbook(runbook::Args),
     /// Parse one metrics page, print its samples or why it is bad
@@ -139,6 +142,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
         Command::Doctor(args) => runtime()?.block_on(doctor::run(args)),
         Command::Signals(args) => runtime()?.block_on(signals::run(args)),
+        Command::Classify(args) => classify::run(&args),
         Command::Rate(args) => rate::run(&args),
         Command::Runbook(args) => runbook::run(&args),
         Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),

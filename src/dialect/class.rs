@@ -1,9 +1,11 @@
-//! The words for what an answer means: its class, the meter it names, and the readings it carries.
+//! The words for what an answer means: its class, its hint, and what a request without an answer means.
 
 use std::fmt;
 use std::time::Duration;
 
 use http::HeaderMap;
+
+use crate::dialect::meter::{Meter, MeterReading};
 
 /// What an answer means for the request that got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,76 +69,27 @@ impl fmt::Display for Class {
     }
 }
 
-/// One counter of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Meter {
-    /// Requests per minute.
-    Requests,
-    /// Tokens per minute, of whatever kind.
-    Tokens,
-    /// Tokens of requests per minute.
-    InputTokens,
-    /// Tokens of answers per minute.
-    OutputTokens,
-    /// Requests per day.
-    RequestsPerDay,
-    /// Tokens per day.
-    TokensPerDay,
-    /// Calls open at the same time.
-    Concurrency,
-    /// Money.
-    Spend,
-}
-
-impl Meter {
-    /// The word used in JSON and metrics.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Tokens => "tokens",
-            Self::InputTokens => "input_tokens",
-            Self::OutputTokens => "output_tokens",
-            Self::RequestsPerDay => "requests_per_day",
-            Self::TokensPerDay => "tokens_per_day",
-            Self::Concurrency => "concurrency",
-            Self::Spend => "spend",
-        }
-    }
-}
-
-/// One meter as the provider shows it. A missing number is unknown, never zero.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MeterReading {
-    /// Which meter.
-    pub meter: Meter,
-    /// Its limit per window.
-    pub limit: Option<f64>,
-    /// What is left of it.
-    pub remaining: Option<f64>,
-    /// Time until the meter is full again.
-    pub reset: Option<Duration>,
-}
-
-impl MeterReading {
-    /// A meter of which nothing is known yet.
-    #[must_use]
-    pub const fn unknown(meter: Meter) -> Self {
-        Self { meter, limit: None, remaining: None, reset: None }
-    }
-}
-
 /// Which part of the answer the hint was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintSource {
     /// `retry-after-ms`
     RetryAfterMs,
+    /// `x-ms-retry-after-ms`, of Azure.
+    XMsRetryAfterMs,
+    /// `x-amz-retry-after`, milliseconds, of AWS.
+    XAmzRetryAfter,
     /// `retry-after` as a number.
     RetryAfter,
     /// `retry-after` as an HTTP date.
     RetryAfterDate,
+    /// `RetryInfo.retryDelay` in the error's details.
+    RetryDelay,
+    /// `quotaResetDelay` in the error's details.
+    QuotaResetDelay,
     /// The error's message.
     Message,
+    /// `estimated_time` until a model is loaded.
+    EstimatedTime,
 }
 
 impl HintSource {
@@ -145,9 +98,14 @@ impl HintSource {
     pub const fn word(self) -> &'static str {
         match self {
             Self::RetryAfterMs => "retry-after-ms",
+            Self::XMsRetryAfterMs => "x-ms-retry-after-ms",
+            Self::XAmzRetryAfter => "x-amz-retry-after",
             Self::RetryAfter => "retry-after",
             Self::RetryAfterDate => "retry-after-date",
+            Self::RetryDelay => "body.retryDelay",
+            Self::QuotaResetDelay => "body.quotaResetDelay",
             Self::Message => "body.message",
+            Self::EstimatedTime => "body.estimated_time",
         }
     }
 }
@@ -172,16 +130,57 @@ pub struct Classified {
     pub hint: Option<Duration>,
     /// Where the hint was read.
     pub hint_source: Option<HintSource>,
+    /// Whether the hint is longer than anybody means; it must be capped before it is obeyed.
+    pub absurd: bool,
     /// The provider's own `error.code`.
     pub code: Option<String>,
     /// The provider's own `error.type`.
     pub kind: Option<String>,
     /// The meter that refused, if the answer names one.
     pub meter: Option<Meter>,
-    /// Every meter that the headers show.
+    /// Every meter that the headers show, each once.
     pub meters: Vec<MeterReading>,
+    /// What negative counts of `remaining` were, by meter: overdrawn, or a placeholder.
+    pub negative: Vec<(Meter, f64)>,
     /// `x-should-retry`, if sent.
     pub should_retry: Option<bool>,
-    /// The rule that decided, for a person.
+    /// The rule that decided and the words it went by, for a person.
     pub why: String,
+}
+
+/// What a request without an answer means, by the word for how it ended: `deadline_elapsed` and
+/// `client_cancelled` are the caller's, a bad certificate is a fault of the configuration, and all
+/// else is the provider's or the network's.
+#[must_use]
+pub fn class_without_answer(word: &str) -> Class {
+    const CLASSES: [(&str, Class); 7] = [
+        ("deadline", Class::DeadlineExpired),
+        ("cancel", Class::Cancelled),
+        ("abort", Class::Cancelled),
+        ("client_", Class::Cancelled),
+        ("tls", Class::BadRequest),
+        ("cert", Class::BadRequest),
+        ("invalid_url", Class::BadRequest),
+    ];
+    let found = CLASSES.iter().find(|(part, _)| word.contains(part));
+    found.map_or(Class::TemporaryOverload, |(_, class)| *class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ended_a_request_that_has_no_answer() {
+        for (word, class) in [
+            ("deadline_elapsed", Class::DeadlineExpired),
+            ("client_cancelled", Class::Cancelled),
+            ("tls_error", Class::BadRequest),
+            ("connection_reset", Class::TemporaryOverload),
+            ("read_timeout", Class::TemporaryOverload),
+            ("", Class::TemporaryOverload),
+        ] {
+            assert_eq!(class_without_answer(word), class, "{word}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Spans of time as providers write them: Go durations (`1m2.5s`, `20ms`) and plain decimals.
 //!
 //! Read in integer nanoseconds, so that what is written reads back unchanged. Signs, exponents, NaN and
-//! anything above a century are refused: a hint that absurd is noise, and unknown is better.
+//! garbage are refused: unknown is better. A duration above a century is garbage too; a plain number
+//! is kept as it is, since whoever obeys a hint caps it anyway.
 
 use std::time::Duration;
 
@@ -24,6 +25,15 @@ const UNITS: [(&str, u64); 8] = [
 /// Reads a Go duration such as `1h2m3.5s`, `644ms` or `0s`; `None` for anything else.
 #[must_use]
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
+    parse_units(text, &UNITS)
+}
+
+/// As [`parse_go_duration`], and with days, which some servers write in resets: `2d`.
+pub(super) fn parse_lenient_duration(text: &str) -> Option<Duration> {
+    parse_units(text, &UNITS_WITH_DAYS)
+}
+
+fn parse_units(text: &str, units: &[(&str, u64)]) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.is_empty() || rest.len() > TEXT_LEN_MAX {
         return None;
@@ -32,21 +42,20 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let (number, after_number) = split_at_first(rest, |c| !c.is_ascii_digit() && c != '.');
         let (unit, after_unit) = split_at_first(after_number, |c| c.is_ascii_digit() || c == '.');
-        let (_, unit_ns) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        let (_, unit_ns) = units.iter().find(|(name, _)| *name == unit)?;
         total = total.checked_add(scaled(number, *unit_ns)?)?;
         rest = after_unit;
     }
     (total <= SPAN_MAX).then_some(total)
 }
 
-/// Reads plain digits with an optional fraction as that many units of `unit`.
+/// Reads plain digits with an optional fraction as that many units of `unit`, however many.
 pub(super) fn parse_decimal(text: &str, unit: Duration) -> Option<Duration> {
     let text = text.trim();
     if text.len() > TEXT_LEN_MAX {
         return None;
     }
-    let unit_ns = u64::try_from(unit.as_nanos()).ok()?;
-    scaled(text, unit_ns).filter(|span| *span <= SPAN_MAX)
+    scaled(text, u64::try_from(unit.as_nanos()).ok()?)
 }
 
 /// Writes a span as Go's `time.Duration` does, but `us` for microseconds: headers are ASCII.
@@ -69,6 +78,16 @@ pub fn format_go_duration(span: Duration) -> String {
         }
     }
 }
+
+const UNITS_WITH_DAYS: [(&str, u64); 9] = {
+    let mut units = [("d", 86_400_000_000_000); 9];
+    let mut index = 0;
+    while index < UNITS.len() {
+        units[index] = UNITS[index];
+        index += 1;
+    }
+    units
+};
 
 fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(is_end).unwrap_or(text.len()))
@@ -138,10 +157,21 @@ mod tests {
     }
 
     #[test]
+    fn days_are_read_where_they_are_expected() {
+        assert_eq!(parse_lenient_duration("2d"), Some(Duration::from_hours(48)));
+        assert_eq!(parse_lenient_duration("1d1h"), Some(Duration::from_hours(25)));
+        assert_eq!(parse_go_duration("2d"), None);
+    }
+
+    #[test]
     fn plain_decimals_have_no_sign_and_no_exponent() {
         let read = |text| parse_decimal(text, Duration::from_millis(1));
         assert_eq!(read("511"), Some(Duration::from_millis(511)));
         assert_eq!(read("0.5"), Some(Duration::from_micros(500)));
+        assert_eq!(
+            read("999999999999999999").map(|span| span.as_secs()),
+            Some(999_999_999_999_999)
+        );
         for text in ["-1", "1e3", "nan", "", ".", "99999999999999999999"] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -15,14 +15,15 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use chrono::Utc;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
-use crate::dialect::{MeterReading, write_ratelimit_headers};
+use crate::dialect::{Dialect, MeterReading, write_error, write_headers};
 use crate::drill::metrics_text::{Histogram, MetricsText};
-use crate::drill::provider_wire::{WireRequest, error_body, status};
+use crate::drill::provider_wire::{WireRequest, fault};
 use crate::signal::Mono;
 use crate::sim::config::ProviderConfig;
 use crate::sim::provider::{Call, CallId, CallKind, Outcome, Provider, Reply};
@@ -160,43 +161,51 @@ async fn call(
         }
         None => request,
     };
-    let reply = {
+    let (reply, dialect) = {
         let mut inner = shared.lock();
         let now = inner.now();
-        match &request {
+        let reply = match &request {
             Ok(request) => {
                 let call = Call { identity, tokens: request.tokens(), kind };
                 inner.provider.handle_request(&call, now)
             }
             Err((status, _)) => inner.provider.reject(identity, kind, *status, now),
-        }
+        };
+        (reply, inner.config.dialect)
     };
     let open = OpenCall { shared, call: reply.call, since };
-    respond(request, &reply, open).await
+    respond(request, &reply, open, dialect).await
 }
 
 async fn respond(
     request: Result<WireRequest, (u16, String)>,
     reply: &Reply,
     open: OpenCall,
+    dialect: Dialect,
 ) -> Response {
     let id = format!("req_sim{}", reply.call.0);
-    let body = match (&request, reply.outcome) {
+    let error = |outcome: &Outcome, model: &str, complaint: Option<&str>| {
+        let error = write_error(dialect, &fault(outcome, complaint), model);
+        (error.status, error.content_type, error.body)
+    };
+    let (status, content_type, body) = match (&request, reply.outcome) {
         (Ok(request), Outcome::Ok { .. }) => match request.events(&id) {
             Some(events) => {
                 let pause = reply.latency / u32::try_from(events.len() + 1).unwrap_or(u32::MAX);
                 sleep(pause).await;
-                return with_headers(stream(events, pause, open), reply, &id, "text/event-stream");
+                let response = typed(stream(events, pause, open), 200, "text/event-stream");
+                return with_headers(response, reply, &id, dialect);
             }
-            None => request.answer(&id),
+            None => (200, "application/json", request.answer(&id)),
         },
-        (Ok(request), outcome) => error_body(&outcome, request.model(), None),
-        (Err((_, complaint)), outcome) => error_body(&outcome, "none", Some(complaint)),
+        (Ok(request), outcome) => error(&outcome, request.model(), None),
+        (Err((_, complaint)), outcome) => error(&outcome, "none", Some(complaint)),
     };
     if !reply.latency.is_zero() {
         sleep(reply.latency).await;
     }
-    with_headers(Body::from(body.to_string()), reply, &id, "application/json")
+    let response = typed(Body::from(body.to_string()), status, content_type);
+    with_headers(response, reply, &id, dialect)
 }
 
 /// Sends the events one by one; the call stays open until the last or until the reader leaves.
@@ -209,22 +218,21 @@ fn stream(events: Vec<String>, pause: Duration, open: OpenCall) -> Body {
     }))
 }
 
-fn with_headers(body: Body, reply: &Reply, id: &str, content_type: &'static str) -> Response {
+fn typed(body: Body, status: u16, content_type: &'static str) -> Response {
     let mut response = Response::new(body);
-    *response.status_mut() = status(&reply.outcome);
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn with_headers(mut response: Response, reply: &Reply, id: &str, dialect: Dialect) -> Response {
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     insert(headers, HeaderName::from_static("x-request-id"), id);
-    if shows_meters(&reply.outcome) {
-        for (name, text) in write_ratelimit_headers(&reply.meters) {
-            insert(headers, name, &text);
-        }
-    }
-    if let Some(ms) = reply.outcome.retry_after_ms() {
-        insert(headers, HeaderName::from_static("retry-after-ms"), &ms.to_string());
-    }
-    if let Some(seconds) = reply.outcome.retry_after_s() {
-        insert(headers, header::RETRY_AFTER, &seconds.to_string());
+    let meters = if shows_meters(&reply.outcome) { &reply.meters[..] } else { &[] };
+    let hint = reply.outcome.retry_after_ms().map(Duration::from_millis);
+    for (name, text) in write_headers(dialect, meters, hint, Utc::now()) {
+        insert(headers, name, &text);
     }
     response
 }

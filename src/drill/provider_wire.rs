@@ -1,13 +1,15 @@
 //! What the simulated provider reads and writes on the wire: OpenAI's JSON, as far as its SDKs need it.
+//! Errors and headers may be in another dialect; their words are not here.
 //!
 //! The simulated tokenizer counts one token per word between white space, and one per number of a
 //! token array, so that a client can make a request of exactly the size it wants.
 
-use http::StatusCode;
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialect::{Meter, format_go_duration};
+use crate::dialect::Fault;
 use crate::signal::Tokens;
 use crate::sim::provider::Outcome;
 
@@ -219,51 +221,24 @@ impl WireRequest {
     }
 }
 
-/// The error body of anything but a success, in OpenAI's words.
-pub(super) fn error_body(outcome: &Outcome, model: &str, complaint: Option<&str>) -> Value {
-    let message = match outcome {
+/// An outcome that is no success, as the fault that a dialect words.
+pub(super) fn fault<'a>(outcome: &Outcome, complaint: Option<&'a str>) -> Fault<'a> {
+    match *outcome {
         Outcome::RateLimited { meter, limit, used, requested, .. } => {
-            let meter = match meter {
-                Meter::Tokens => "tokens per min (TPM)",
-                _ => "requests per min (RPM)",
-            };
-            let wait_ms = outcome.retry_after_ms().unwrap_or(1);
-            let wait = format_go_duration(std::time::Duration::from_millis(wait_ms));
-            format!(
-                "Rate limit reached for {model} in organization org-simulated on {meter}: \
-                 Limit {limit}, Used {used}, Requested {requested}. Please try again in {wait}."
-            )
+            let wait = Duration::from_millis(outcome.retry_after_ms().unwrap_or(1));
+            Fault::RateLimited { meter, limit, used, requested, wait }
         }
-        Outcome::TooLarge { limit, requested } => format!(
-            "Request too large for {model} in organization org-simulated on tokens per min (TPM): \
-             Limit {limit}, Requested {requested}. The input or output tokens must be reduced."
-        ),
-        Outcome::InsufficientQuota => {
-            "You exceeded your current quota, please check your plan and billing details."
-                .to_owned()
-        }
-        Outcome::ConcurrencyCap { cap } => {
-            format!("Your request reached max organization concurrency: {cap}.")
-        }
-        Outcome::ServerError { status: 503 } => {
-            "The server is currently overloaded with other requests. Sorry about that!".to_owned()
-        }
-        Outcome::ServerError { .. } => {
-            "The server had an error while processing your request.".to_owned()
-        }
-        Outcome::Timeout => "The request timed out.".to_owned(),
+        Outcome::TooLarge { limit, requested } => Fault::TooLarge { limit, requested },
+        Outcome::InsufficientQuota => Fault::AccountExhausted,
+        Outcome::ConcurrencyCap { cap } => Fault::TooManyOpen { cap },
+        Outcome::ServerError { status: 503 } => Fault::Overloaded,
+        Outcome::ServerError { .. } => Fault::Failed,
+        Outcome::Timeout => Fault::TimedOut,
         Outcome::Rejected { .. } | Outcome::Ok { .. } => {
-            complaint.unwrap_or("Invalid request.").to_owned()
+            let complaint = complaint.unwrap_or("Invalid request.");
+            Fault::Rejected { status: outcome.status(), complaint }
         }
-    };
-    let key = outcome.response_key();
-    let code = (key.code != "none").then_some(key.code);
-    json!({ "error": { "message": message, "type": key.kind, "param": null, "code": code } })
-}
-
-/// The outcome's status as an HTTP type.
-pub(super) fn status(outcome: &Outcome) -> StatusCode {
-    StatusCode::from_u16(outcome.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
 }
 
 fn count_words(text: &str) -> u64 {

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::dialect::Dialect;
 use crate::sim::script;
 
 /// Longest latency that is simulated: ten minutes, the longest patience of a client SDK.
@@ -23,6 +24,10 @@ const STEP_ALLOWED: &str = "steps stand in order, from 0 to 86400 seconds after 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
+    /// Whose headers and errors it writes: `openai`, `azure`, `anthropic`, `gemini`, `ietf` or, with the
+    /// older three fields, `ietf-fields`. The ledger and the metrics keep the words of `openai`.
+    #[serde(default)]
+    pub dialect: Dialect,
     /// Calls that may be open at once; absent means no cap.
     pub concurrency_cap: Option<u32>,
     /// What the first calls get, whatever the meters say: `rate_limit:2,timeout,ok`.

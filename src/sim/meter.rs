@@ -83,6 +83,7 @@ impl SimMeter {
             limit: Some(self.limit() as f64),
             remaining: Some(self.minute.remaining() as f64),
             reset: Some(ceil_ms(self.minute.full_in())),
+            window: Some(Duration::from_mins(1)),
         }
     }
 }

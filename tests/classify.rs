@@ -1,0 +1,152 @@
+//! `weir classify` against two tables: answers collected from providers and public reports, and more
+//! that were composed from what providers document. Every field of every line is compared; lines
+//! whose `why` says that the choice is free are scored apart.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, Value};
+
+const OBSERVED: &str = include_str!("data/provider_responses.jsonl");
+const COMPOSED: &str = include_str!("data/provider_responses_composed.jsonl");
+
+/// Largest relative difference that counts as equal.
+const TOLERANCE: f64 = 1e-9;
+
+struct Output {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn weir_classify(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["classify", "-"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("weir starts");
+    child.stdin.take().expect("piped").write_all(input).expect("weir reads it");
+    let output = child.wait_with_output().expect("weir ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    Output { code: output.status.code(), stdout, stderr }
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn is_same(got: &Value, expected: &Value) -> bool {
+    match (got.as_f64(), expected.as_f64()) {
+        (Some(got), Some(expected)) => {
+            (got - expected).abs() <= TOLERANCE * expected.abs().max(1.0)
+        }
+        _ => got == expected,
+    }
+}
+
+/// The fields in which an answer differs. A field that `expected` does not name is null.
+fn differences(got: &Value, expected: &Map<String, Value>) -> Vec<String> {
+    let got = got.as_object().expect("an object");
+    let names = got.keys().chain(expected.keys().filter(|name| !got.contains_key(*name)));
+    let names = names.filter(|name| !["id", "why"].contains(&name.as_str()));
+    // What a negative count was is told where it was asked for.
+    let names = names.filter(|name| *name != "raw" || expected.contains_key("raw"));
+    let unnamed = |name: &str| if name == "absurd" { Value::Bool(false) } else { Value::Null };
+    names
+        .filter_map(|name| {
+            let got = got.get(name).unwrap_or(&Value::Null);
+            let expected = expected.get(name).cloned().unwrap_or_else(|| unnamed(name));
+            let is_same = is_same(got, &expected);
+            (!is_same).then(|| format!("{name}: {expected} expected, {got} got"))
+        })
+        .collect()
+}
+
+/// What is wrong in a table, and how many of its lines are right, for the clear lines and the free.
+fn check(table: &str) -> [(usize, usize, String); 2] {
+    let output = weir_classify(&["--json"], table.as_bytes());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let (lines, answers) = (objects(table), objects(&output.stdout));
+    assert_eq!(lines.len(), answers.len());
+    let mut scores = [(0, 0, String::new()), (0, 0, String::new())];
+    for (line, answer) in lines.iter().zip(&answers) {
+        assert_eq!(line["id"], answer["id"]);
+        let is_free = line["why"].as_str().is_some_and(|why| why.contains("AMBIGUOUS"));
+        let (right, of, wrong) = &mut scores[usize::from(is_free)];
+        let differences = differences(answer, line["expect"].as_object().expect("an object"));
+        *of += 1;
+        if differences.is_empty() {
+            *right += 1;
+        } else {
+            let (id, why) = (&line["id"], &answer["why"]);
+            *wrong += &format!("\n{id}: {}\n    by {why}", differences.join("; "));
+        }
+    }
+    scores
+}
+
+#[test]
+fn every_collected_answer_is_understood() {
+    let [(right, of, wrong), _] = check(OBSERVED);
+    assert_eq!(right, of, "{right} of {of} are right{wrong}");
+}
+
+#[test]
+fn answers_with_a_free_choice_are_chosen_as_written() {
+    let [_, (right, of, wrong)] = check(OBSERVED);
+    assert_eq!(right, of, "{right} of {of} are right{wrong}");
+}
+
+#[test]
+fn every_composed_answer_is_understood() {
+    let [(right, of, wrong), _] = check(COMPOSED);
+    assert_eq!(right, of, "{right} of {of} are right{wrong}");
+}
+
+#[test]
+fn a_raw_answer_is_read_as_it_went_over_the_wire() {
+    let raw = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
+               retry-after: 3\r\nretry-after: 7\r\n\r\n\
+               {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"x\"}}";
+    let answer = &objects(&weir_classify(&["--json"], raw.as_bytes()).stdout)[0];
+    assert_eq!(answer["class"], "TRANSIENT_RATE_LIMIT");
+    assert_eq!((&answer["retry_after_s"], &answer["id"]), (&Value::from(7), &Value::Null));
+    let words = weir_classify(&["--provider", "anthropic"], raw.as_bytes()).stdout;
+    assert!(words.starts_with("TRANSIENT_RATE_LIMIT  wait 7 s (retry-after)\n"), "{words}");
+    assert!(words.contains("anthropic/rate-limit-type: status 429"), "{words}");
+}
+
+#[test]
+fn the_option_names_the_provider_of_lines_that_do_not() {
+    let line = r#"{"status":429,"body":{"error":{"code":"1113","message":"x"}}}"#;
+    let class = |arguments: &[&str]| {
+        let output = weir_classify(arguments, line.as_bytes());
+        objects(&output.stdout)[0]["class"].clone()
+    };
+    assert_eq!(class(&["--json"]), "TRANSIENT_RATE_LIMIT");
+    assert_eq!(class(&["--json", "--provider", "z.ai"]), "PERMANENT_QUOTA");
+    let stranger = weir_classify(&["--json", "--provider", "acme"], line.as_bytes());
+    assert_eq!(stranger.code, Some(0));
+    assert!(stranger.stderr.contains("`acme` is read as a stranger; known are"));
+}
+
+#[test]
+fn bad_lines_are_named_and_the_others_are_answered() {
+    let input = "{\"id\":1,\"status\":200}\n\nnot json\n{\"id\":2,\"status\":\"many\"}\n\
+                 {\"id\":3,\"status\":429,\"headers\":{\"a b\":\"c\"}}\n{\"id\":4,\"status\":500}\n";
+    let output = weir_classify(&["--json"], input.as_bytes());
+    assert_eq!(output.code, Some(1));
+    let ids: Vec<_> = objects(&output.stdout).iter().map(|line| line["id"].clone()).collect();
+    assert_eq!(ids, [1, 4]);
+    for expected in ["-:3: expected", "-:4: invalid type", "-:5: `a b` is no name of a header"] {
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+    }
+    assert!(output.stderr.lines().all(|line| line.contains("; ")), "{}", output.stderr);
+    let nothing = weir_classify(&["--json"], b"\n \n");
+    assert_eq!(nothing.code, Some(1));
+    assert!(nothing.stderr.contains("there is no answer in it"), "{}", nothing.stderr);
+}

@@ -1,3 +1,6 @@
+//! What the tables do not show: the order of trust, strangers, and arbitrary bytes. The tables are
+//! held against answers in `tests/classify.rs`.
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 

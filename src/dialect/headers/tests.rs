@@ -1,3 +1,5 @@
+//! Placeholders, proofs of windows, every row of every table, lists, and arbitrary text.
+
 use super::*;
 use http::HeaderValue;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! The envelopes that errors come in, what is no error, the bounds on both sides, and arbitrary bytes.
+
 use super::*;
 use proptest::prelude::*;
 

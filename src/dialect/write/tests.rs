@@ -1,3 +1,5 @@
+//! What is written is read back as what it was, in every dialect.
+
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 

@@ -120,7 +120,11 @@ impl Budget {
         // Readings speak of whole windows, not of slices of them.
         for meter in self.meters.iter_mut().filter(|meter| meter.limit().window >= MINUTE) {
             let kind = meter.limit().meter;
-            if let Some(reading) = readings.iter().find(|reading| reading.meter == kind) {
+            let window = meter.limit().window;
+            let same = |reading: &&MeterReading| {
+                reading.meter == kind && reading.window.is_none_or(|other| other == window)
+            };
+            if let Some(reading) = readings.iter().find(same) {
                 meter.believe(reading, now);
             }
         }

@@ -50,10 +50,14 @@ impl Reason {
     #[must_use]
     pub const fn of(meter: Meter) -> Self {
         match meter {
-            Meter::Requests => Self::QuotaRequests,
+            Meter::Requests | Meter::RequestsPerSecond => Self::QuotaRequests,
             Meter::InputTokens => Self::QuotaInputTokens,
             Meter::OutputTokens => Self::QuotaOutputTokens,
-            Meter::RequestsPerDay | Meter::TokensPerDay => Self::QuotaDay,
+            Meter::RequestsPerHour
+            | Meter::RequestsPerDay
+            | Meter::TokensPerDay
+            | Meter::RequestsPerMonth
+            | Meter::TokensPerMonth => Self::QuotaDay,
             Meter::Concurrency => Self::Concurrency,
             Meter::Tokens | Meter::Spend => Self::QuotaTokens,
         }

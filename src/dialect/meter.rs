@@ -127,6 +127,14 @@ pub struct MeterReading {
 }
 
 impl MeterReading {
+    /// A meter of which nothing is known yet.
+    #[must_use]
+    pub const fn unknown(meter: Meter) -> Self {
+        Self { meter, limit: None, remaining: None, reset: None, window: None }
+    }
+}
+
+impl MeterReading {
     /// Whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {

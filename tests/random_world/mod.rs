@@ -9,6 +9,7 @@ use proptest::sample::select;
 
 pub use spy::{Charge, Spy};
 use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
+use weir::dialect::Dialect;
 use weir::signal::Mono;
 use weir::sim::arrivals::{ArrivalsConfig, RateStep, TenantShare, TokenRange};
 use weir::sim::client::{FrontendConfig, LayersConfig, SdkConfig, WrapperConfig};
@@ -185,6 +186,7 @@ impl Plan {
         };
         WorldConfig {
             provider: ProviderConfig {
+                dialect: Dialect::default(),
                 concurrency_cap: None,
                 script: self.script.to_owned(),
                 requests: meter(self.rpm()),

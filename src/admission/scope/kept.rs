@@ -75,7 +75,14 @@ impl Scope {
     /// Readings that came with the answer that is being reported.
     pub(in crate::admission) fn fresh_readings(&self, now: Mono) -> Vec<MeterReading> {
         let fresh = self.readings.values().filter(|dated| now.saturating_since(dated.at) <= FRESH);
-        fresh.map(|dated| dated.reading).collect()
+        // What is counted over another window than ours is not this meter.
+        let ours = |reading: &MeterReading| {
+            let meter = self.budget.meter(reading.meter);
+            meter.is_some_and(|meter| {
+                reading.window.is_none_or(|window| window == meter.limit().window)
+            })
+        };
+        fresh.map(|dated| dated.reading).filter(ours).collect()
     }
 
     /// When the keeper must hear of this instance again, so that its open calls are not given up.

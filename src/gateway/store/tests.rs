@@ -116,7 +116,7 @@ fn readings() -> impl Strategy<Value = MeterReading> {
     let remaining = prop_oneof![0.0..2_000.0_f64, 0.0..60_000.0_f64];
     (0..METERS.len(), limit, remaining, reset).prop_map(|(meter, limit, remaining, reset)| {
         let (limit, remaining) = (limit.map(f64::round), Some(remaining.round()));
-        MeterReading { meter: METERS[meter], limit, remaining, reset }
+        MeterReading { limit, remaining, reset, ..MeterReading::unknown(METERS[meter]) }
     })
 }
 

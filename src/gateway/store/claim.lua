@@ -19,15 +19,16 @@ for i = 1, number() do
   meters[i] = meter(now, rate_factor)
   meters[i].takes = number()
 end
-renew(now, instance, in_flight, lease)
+local count, open = others(now, instance)
 
 -- The time until so much of a sliding window has left, from the cells in their order.
 local function until_left(it, amount)
-  local newest = of(it, 'cell')
+  local newest = it.cell
   local fields = {}
-  for cell = newest - CELLS_PER_WINDOW, newest do
+  for cell = newest - CELLS_PER_WINDOW, newest - 1 do
     fields[#fields + 1] = cell_field(it, cell)
   end
+  -- If all of these are not enough, the one that is filling must leave too.
   local last = newest
   for i, counted in ipairs(redis.call('HMGET', CELLS, unpack(fields))) do
     amount = amount - tonumber(counted or 0)
@@ -44,7 +45,7 @@ local function wait(it)
   local longest = 0
   if it.takes <= 0 then return 0 end
   if it.bucket then
-    local lacking = math.min(it.takes, it.capacity) - of(it, 'level')
+    local lacking = math.min(it.takes, it.capacity) - it.level
     if lacking > 0 then
       -- Rounded up and one more, so that the amount is there at the promised time.
       longest = it.rate > 0 and math.ceil(lacking / it.rate * 1e6) + 1 or NEVER
@@ -59,7 +60,7 @@ local function wait(it)
   if it.semantics == 'sliding' then
     return math.max(longest, until_left(it, math.min(excess, taken)))
   end
-  local ends = (of(it, 'window') + 1) * it.window + of(it, 'phase', 0)
+  local ends = (it.window_number + 1) * it.window + it.phase
   return math.max(longest, ends - now)
 end
 
@@ -68,7 +69,7 @@ local function judge()
   if obey_breaker and refused_for > 0 then return refused_for, 'breaker' end
   local paused = get('paused_until', 0) - now
   if paused > 0 then return paused, 'pause' end
-  if in_flight_max and open_calls() >= in_flight_max then return LOOK_AGAIN, 'concurrency' end
+  if in_flight_max and open + in_flight >= in_flight_max then return LOOK_AGAIN, 'concurrency' end
   local longest, why = 0, ''
   for i, it in ipairs(meters) do
     local needed = wait(it)
@@ -84,6 +85,7 @@ if why == '' then
   end
   -- In a half-open breaker this one is the probe.
   if breaker(now) == 'half-open' then set('probe_at', now) end
-  redis.call('HSET', OPEN, instance, in_flight + 1)
+  in_flight = in_flight + 1
 end
-return {{now, math.min(longest, NEVER), why}, finish(now, meters, lease)}
+local mirror = finish(now, meters, instance, lease, in_flight, count, open)
+return {{now, math.min(longest, NEVER), why}, mirror}

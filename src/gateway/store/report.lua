@@ -32,13 +32,13 @@ local started = receipt or now
 local function believe(it, remaining, limit, reset)
   if it.window < MINUTE then return end
   if it.bucket then
-    put(it, 'level', math.min(of(it, 'level'), math.max(remaining, -it.capacity)))
+    it.level = math.min(it.level, math.max(remaining, -it.capacity))
   end
   if it.semantics == 'fixed' then
-    put(it, 'used', math.max(of(it, 'used'), (limit or it.amount) - remaining))
+    it.used = math.max(it.used, (limit or it.amount) - remaining)
     if reset and reset <= it.window then
-      put(it, 'phase', (now + reset) % it.window)
-      put(it, 'window', window_of(it, now))
+      it.phase = (now + reset) % it.window
+      it.window_number = window_of(it, now)
     end
   elseif not it.bucket then
     -- A long window has no pace that could hold back what others have taken.
@@ -155,7 +155,7 @@ for i = 1, number() do
   if refused then believe(it, 0) end
   meters[i] = it
 end
-renew(now, instance, in_flight, lease)
+local count, open_elsewhere = others(now, instance)
 
 judge_breaker()
 judge_rate()
@@ -163,7 +163,7 @@ if pause > 0 then
   set('paused_until', math.max(get('paused_until', 0), now + pause))
   -- Nothing that was saved up leaves at once after a pause; a debt stays.
   for _, it in ipairs(meters) do
-    if it.paced then put(it, 'level', math.min(of(it, 'level'), 0)) end
+    if it.paced then it.level = math.min(it.level, 0) end
   end
 end
-return finish(now, meters, lease)
+return finish(now, meters, instance, lease, in_flight, count, open_elsewhere)

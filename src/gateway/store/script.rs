@@ -106,7 +106,7 @@ fn begin<'a>(
     now: Option<u64>,
 ) -> ScriptInvocation<'a> {
     let mut call = script.prepare_invoke();
-    for part in ["state", "cells", "leases", "open"] {
+    for part in ["state", "cells", "leases"] {
         call.key(key(scope, part));
     }
     call.arg(optional(now)).arg(instance).arg(in_flight).arg(micros(rules.lease));

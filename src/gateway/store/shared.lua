@@ -4,7 +4,7 @@
 -- ARGV holds and reads the answer; the rules are those of weir's `admission`, and a test holds the two
 -- against each other. Times are whole microseconds of the server's clock.
 
-local STATE, CELLS, LEASES, OPEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local STATE, CELLS, LEASES = KEYS[1], KEYS[2], KEYS[3]
 
 -- A sliding window counts the cell that is filling and so many before it.
 local CELLS_PER_WINDOW = 240
@@ -16,6 +16,8 @@ local SLACK = 1e-6
 local SET_BACK = 60e6
 -- What the provider bears, and whether it fails, is remembered for so long without a call.
 local KEEP_MIN = 3600e6
+-- Their time to live is set anew this often.
+local RENEW_EVERY = 60e6
 
 -- A probe that was not heard of for so long gives its place to another.
 local PROBE_LOST = 30e6
@@ -58,7 +60,8 @@ end
 local function load()
   local flat = redis.call('HGETALL', STATE)
   for i = 1, #flat, 2 do
-    registers[flat[i]] = tonumber(flat[i + 1])
+    -- What is no number is a meter's pack of them.
+    registers[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1]
   end
 end
 
@@ -72,7 +75,7 @@ local function clock()
   end
   local latest = get('latest', now)
   if latest - now > SET_BACK then
-    redis.call('DEL', STATE, CELLS, LEASES, OPEN)
+    redis.call('DEL', STATE, CELLS, LEASES)
     registers, latest = {}, now
   end
   now = math.max(now, latest)
@@ -80,16 +83,15 @@ local function clock()
   return now
 end
 
--- Meters. The registers of each begin with its name: `level` of its pace, right at `at`; `sum` of its
--- cells, up to the one numbered `cell`; `used` in the fixed window numbered `window`.
+-- Meters. All registers of one are one field of STATE, its numbers in this order: `level` of its pace,
+-- right at `at`, and the `rate` since; `sum` of its cells, of which the newest is numbered `cell` and
+-- holds `filling`, the others are in CELLS; `used` in the fixed window numbered `window_number`, where
+-- windows begin `phase` after the clock's.
 
-local function of(it, name, otherwise)
-  return get(it.name .. ':' .. name, otherwise)
-end
-
-local function put(it, name, value)
-  set(it.name .. ':' .. name, value)
-end
+local REGISTERS = {
+  'level', 'at', 'rate', 'sum', 'cell', 'filling', 'used', 'window_number', 'phase',
+}
+local PACKED = '%.17g' .. string.rep(' %.17g', #REGISTERS - 1)
 
 local function cell_field(it, cell)
   return string.format('%s:%.0f', it.name, cell)
@@ -116,34 +118,62 @@ end
 
 -- The number of the fixed window that `time` falls in.
 local function window_of(it, time)
-  return math.floor((time - of(it, 'phase', 0)) / it.window)
+  return math.floor((time - it.phase) / it.window)
 end
 
--- Lets go of the cells that have left the window. Only those are read, each once in its life.
+-- Begins the cell of `now`, and lets go of those that have left the window. Only those are read, each
+-- once in its life.
 local function turn(it, now)
-  local newest, cell = of(it, 'cell', 0), cell_of(it, now)
+  local newest, cell = it.cell, cell_of(it, now)
   if cell <= newest then return end
-  put(it, 'cell', cell)
-  local sum = of(it, 'sum', 0)
-  if sum == 0 then return end
-  local first = newest - CELLS_PER_WINDOW
+  it.cell = cell
+  local sum, filling = it.sum, it.filling
+  it.filling = 0
   local last = math.min(cell - CELLS_PER_WINDOW - 1, newest)
-  if last < first then return end
+  if filling ~= 0 and last < newest then
+    redis.call('HSET', CELLS, cell_field(it, newest), exact(filling))
+  end
   local leaving = {}
-  for old = first, last do
+  for old = newest - CELLS_PER_WINDOW, last do
     leaving[#leaving + 1] = cell_field(it, old)
   end
+  if #leaving == 0 then return end
   for _, amount in ipairs(redis.call('HMGET', CELLS, unpack(leaving))) do
     sum = sum - tonumber(amount or 0)
   end
   redis.call('HDEL', CELLS, unpack(leaving))
   -- With no cell left, what the sum still holds is rounding.
-  put(it, 'sum', (last == newest or sum < SLACK) and 0 or sum)
+  it.sum = (last == newest or sum < SLACK) and 0 or sum
 end
 
 -- The most that a pace holds at this rate: one request must fit, however slow it is.
 local function capacity(it, rate)
   return math.max(rate * (it.paced and it.burst or it.window) / 1e6, 1)
+end
+
+-- The registers of a meter, as they were last packed.
+local function unpacked(it)
+  local packed = get(it.name)
+  if packed then
+    local i = 0
+    for value in string.gmatch(packed, '%S+') do
+      i = i + 1
+      it[REGISTERS[i]] = tonumber(value)
+    end
+    return true
+  end
+  for _, name in ipairs(REGISTERS) do
+    it[name] = 0
+  end
+  return false
+end
+
+local function packed(it)
+  local values = {}
+  for i, name in ipairs(REGISTERS) do
+    values[i] = it[name]
+  end
+  return string.format(PACKED, unpack(values))
 end
 
 -- Reads one limit from ARGV and brings its meter to `now`: what flowed in, what left the window.
@@ -153,58 +183,59 @@ local function meter(now, factor)
   }
   it.paced = it.window < UNPACED
   it.bucket = it.paced or it.semantics == 'bucket'
+  local known = unpacked(it)
   if it.bucket then
-    it.rate = it.amount / (it.window / 1e6) * (it.paced and factor or 1)
-    it.capacity = capacity(it, it.rate)
-    -- What the provider still has for us is not known at first: a pace begins empty.
-    local level = of(it, 'level', it.paced and 0 or it.capacity)
-    -- Until now the rate of the last call was in force. During a pause nothing flows in.
-    local rate = of(it, 'rate', it.rate)
-    local since = math.max(of(it, 'at', now), it.paced and get('paused_until', 0) or 0)
-    local passed = math.max(0, now - since) / 1e6
-    level = math.min(level + passed * rate, capacity(it, rate))
-    put(it, 'level', math.min(level, it.capacity))
-    put(it, 'rate', it.rate)
-    put(it, 'at', now)
+    local rate = it.amount / (it.window / 1e6) * (it.paced and factor or 1)
+    it.capacity = capacity(it, rate)
+    if known then
+      -- Until now the rate of the last call was in force. During a pause nothing flows in.
+      local since = math.max(it.at, it.paced and get('paused_until', 0) or 0)
+      local passed = math.max(0, now - since) / 1e6
+      it.level = math.min(it.level + passed * it.rate, capacity(it, it.rate), it.capacity)
+    elseif not it.paced then
+      -- Nothing of a day is used; but a pace begins empty, for what the provider has is not known.
+      it.level = it.capacity
+    end
+    it.rate, it.at = rate, now
   end
   if it.semantics == 'sliding' then
     turn(it, now)
-  elseif it.semantics == 'fixed' and window_of(it, now) ~= of(it, 'window') then
-    put(it, 'window', window_of(it, now))
-    put(it, 'used', 0)
+  elseif it.semantics == 'fixed' and window_of(it, now) ~= it.window_number then
+    it.window_number, it.used = window_of(it, now), 0
   end
   return it
 end
 
 -- What was taken in the meter's window; nil for a pace alone.
 local function used(it)
-  if it.semantics == 'sliding' then return math.max(0, of(it, 'sum', 0)) end
-  if it.semantics == 'fixed' then return math.max(0, of(it, 'used', 0)) end
+  if it.semantics == 'sliding' then return math.max(0, it.sum) end
+  if it.semantics == 'fixed' then return math.max(0, it.used) end
 end
 
 -- Takes an amount from a meter, or gives a negative one back where it was taken at `time`, if that
 -- is still counted.
 local function take(it, amount, time)
-  if it.bucket then
-    put(it, 'level', math.min(of(it, 'level') - amount, it.capacity))
-  end
+  if it.bucket then it.level = math.min(it.level - amount, it.capacity) end
   if it.semantics == 'sliding' then
-    local cell = cell_of(it, time)
-    if cell >= of(it, 'cell') - CELLS_PER_WINDOW then
+    local cell, newest = cell_of(it, time), it.cell
+    if cell < newest - CELLS_PER_WINDOW then return end
+    it.sum = it.sum + amount
+    if cell == newest then
+      it.filling = it.filling + amount
+    else
       local field = cell_field(it, cell)
       local counted = tonumber(redis.call('HGET', CELLS, field) or 0)
       redis.call('HSET', CELLS, field, exact(counted + amount))
-      put(it, 'sum', of(it, 'sum', 0) + amount)
     end
-  elseif it.semantics == 'fixed' and window_of(it, time) == of(it, 'window') then
-    put(it, 'used', of(it, 'used') + amount)
+  elseif it.semantics == 'fixed' and window_of(it, time) == it.window_number then
+    it.used = it.used + amount
   end
 end
 
 -- What could be taken in this window, 0 to the limit; of a pace alone, its own level.
 local function left(it)
   local taken = used(it)
-  local rest = taken and it.amount - taken or it.amount * of(it, 'level') / it.capacity
+  local rest = taken and it.amount - taken or it.amount * it.level / it.capacity
   return math.min(math.max(rest, 0), it.amount)
 end
 
@@ -226,49 +257,50 @@ local function breaker(now)
   return 'half-open', math.max(0, probe_at + PROBE_LOST - now)
 end
 
--- Notes that this instance lives and what it has open. Whoever is past its lease is gone, with what
--- it had open.
-local function renew(now, instance, in_flight, lease)
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', LEASES, '-inf', exact(now))) do
-    redis.call('ZREM', LEASES, gone)
-    redis.call('HDEL', OPEN, gone)
+-- Notes that this instance lives, and answers how many others do and what they have open. Whoever is
+-- past its lease is gone, with what it had open. One field an instance: until when, and how many.
+local function others(now, instance)
+  local count, open = 0, 0
+  local flat = redis.call('HGETALL', LEASES)
+  for i = 1, #flat, 2 do
+    local ends, calls = string.match(flat[i + 1], '(%d+) (%d+)')
+    if tonumber(ends) <= now then
+      redis.call('HDEL', LEASES, flat[i])
+    elseif flat[i] ~= instance then
+      count, open = count + 1, open + calls
+    end
   end
-  redis.call('ZADD', LEASES, exact(now + lease), instance)
-  redis.call('HSET', OPEN, instance, in_flight)
+  return count, open
 end
 
-local function open_calls()
-  local open = 0
-  for _, calls in ipairs(redis.call('HVALS', OPEN)) do
-    open = open + calls
-  end
-  return open
-end
-
--- Writes the registers, lets what nobody asks for expire when nothing of it matters any more, and
--- says how things stand.
-local function finish(now, meters, lease)
-  local fields = {}
-  for name, value in pairs(changed) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = exact(value)
-  end
-  if #fields > 0 then redis.call('HSET', STATE, unpack(fields)) end
+-- Writes what has changed, and says how things stand. `count` and `open` are those of the others.
+local function finish(now, meters, instance, lease, in_flight, count, open)
+  redis.call('HSET', LEASES, instance, string.format('%.0f %d', now + lease, in_flight))
   local window, debt, lefts = 0, 0, {}
   for i, it in ipairs(meters) do
     window = math.max(window, it.window)
-    if it.bucket and it.rate > 0 then debt = math.max(debt, -of(it, 'level') / it.rate * 1e6) end
+    if it.bucket and it.rate > 0 then debt = math.max(debt, -it.level / it.rate * 1e6) end
     lefts[i] = exact(left(it))
+    set(it.name, packed(it))
   end
   local paused = math.max(0, get('paused_until', 0) - now)
-  -- What was counted has left after one window and a cell.
-  local keep = math.max(2 * window, lease)
-  redis.call('PEXPIRE', CELLS, exact(math.ceil(keep / 1e3)))
-  keep = math.max(keep, paused + debt, KEEP_MIN)
-  for _, key in ipairs({STATE, LEASES, OPEN}) do
-    redis.call('PEXPIRE', key, exact(math.ceil(keep / 1e3)))
+  local renew = now >= get('renew_at', 0)
+  if renew then set('renew_at', now + RENEW_EVERY) end
+  local fields = {}
+  for name, value in pairs(changed) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = type(value) == 'number' and exact(value) or value
+  end
+  if #fields > 0 then redis.call('HSET', STATE, unpack(fields)) end
+  if renew then
+    -- What nobody asks for expires when nothing of it matters any more, all of it at once. Cells may
+    -- all have left: a field of no meter keeps their key, and so its time to live.
+    redis.call('HSET', CELLS, 'renewed', exact(now))
+    local keep = math.ceil(math.max(KEEP_MIN, 2 * window, lease, paused + debt) / 1e3)
+    for _, key in ipairs(KEYS) do
+      redis.call('PEXPIRE', key, keep)
+    end
   end
   local state, detail = breaker(now)
-  local instances = redis.call('ZCARD', LEASES)
-  return {paused, exact(factor()), {state, detail}, instances, open_calls(), lefts}
+  return {paused, exact(factor()), {state, detail}, count + 1, open + in_flight, lefts}
 end

@@ -48,6 +48,9 @@ mod hearing;
 mod retrying;
 mod steering;
 
+/// Every so many requests one scope is looked at for memory that it no longer needs.
+const TIDY_EVERY: u64 = 64;
+
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Queued,
@@ -129,6 +132,8 @@ pub struct Gate {
     backoffs: BTreeSet<(Mono, RequestId)>,
     effects: VecDeque<Effect>,
     last_request: u64,
+    /// The scope that was tidied last.
+    tidied: usize,
     latest: Mono,
     draining: bool,
     random: Pcg64Mcg,
@@ -157,6 +162,7 @@ impl Gate {
             backoffs: BTreeSet::new(),
             effects: VecDeque::new(),
             last_request: 0,
+            tidied: 0,
             latest: now,
             draining: false,
             random: Pcg64Mcg::seed_from_u64(seed),
@@ -213,6 +219,7 @@ impl Gate {
         let now = self.clamp(now);
         self.last_request += 1;
         let id = RequestId(self.last_request);
+        self.tidy_now_and_then(now);
         let uniform = self.random.random::<f64>();
         let (tenant, tenant_name) = self.tenants.enter(&offer.tenant, now);
         let settings = &self.settings;
@@ -332,6 +339,14 @@ impl Gate {
             self.renew_lease(place, now);
             self.scopes[place].look_at_ramp(&self.settings, now);
             self.pump(place, now);
+        }
+    }
+
+    /// Scopes that nobody uses give their memory back, one scope at a time.
+    fn tidy_now_and_then(&mut self, now: Mono) {
+        if self.last_request % TIDY_EVERY == 0 {
+            self.tidied = (self.tidied + 1) % self.scopes.len();
+            self.scopes[self.tidied].tidy(now);
         }
     }
 
@@ -483,7 +498,6 @@ impl Gate {
         }
         if let Some(held) = held {
             scope.budget.settle(&held.reservation, charged, now);
-            scope.permits.ended(took, outcome.crowding(), scope.in_flight + 1, now);
         }
         self.report(place, held, charged, outcome, now);
     }

@@ -365,6 +365,12 @@ impl Scope {
         }
     }
 
+    /// Gives memory up that is not needed any more.
+    pub(super) fn tidy(&mut self, now: Mono) {
+        self.budget.tidy(now);
+        self.originals.tidy(now);
+    }
+
     pub(super) fn served_in(&mut self, seconds: f64) {
         let mean = self.service_time_s.get_or_insert(seconds);
         *mean += SERVICE_TIME_GAIN * (seconds - *mean);

@@ -98,7 +98,7 @@ pub(super) enum ResetForm {
     /// Whole seconds.
     Seconds,
     /// RFC 3339.
-    Instant,
+    Rfc3339,
 }
 
 /// How well a row or rule is known.

@@ -95,7 +95,7 @@ fn by_row(rows: &[Row], reading: &MeterReading, now: DateTime<Utc>) -> Vec<(Head
     let reset = reading.reset.map(|reset| match row.form {
         ResetForm::Go => format_go_duration(reset),
         ResetForm::Seconds => whole_seconds(reset).to_string(),
-        ResetForm::Instant => {
+        ResetForm::Rfc3339 => {
             let at = chrono::TimeDelta::try_seconds(whole_seconds(reset).try_into().unwrap_or(0));
             let at = at.and_then(|span| now.checked_add_signed(span)).unwrap_or(now);
             at.to_rfc3339_opts(SecondsFormat::Secs, true)

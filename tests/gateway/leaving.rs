@@ -83,7 +83,8 @@ async fn from_the_middle_of_an_answer() {
 #[tokio::test]
 async fn all_at_once_leave_nothing_behind() {
     let hand = Hand::silent().await;
-    let gate = Gate::start(&hand.url(), "[flags]\n'admission.max_in_flight' = 8", WIDE).await;
+    let scope = format!("{WIDE}\npermits = 'fixed'");
+    let gate = Gate::start(&hand.url(), "[flags]\n'admission.max_in_flight' = 8", &scope).await;
     let mut callers = Vec::new();
     for number in 0..40 {
         callers.push(ask(&gate, &number.to_string()).await);

@@ -221,7 +221,7 @@ fn blocking_get(host: &str, path: &str, token: &str) -> (Duration, String) {
 async fn the_admin_plane_answers_while_the_data_plane_is_saturated() {
     const BOUND: Duration = Duration::from_millis(500);
     let hand = Hand::silent().await;
-    let gate = Gate::start(&hand.url(), "", WIDE).await;
+    let gate = Gate::start(&hand.url(), "", &format!("{WIDE}\npermits = 'fixed'")).await;
     let ask = |text: String| {
         let (http, url) = (gate.http.clone(), format!("{}{EMBEDDINGS}", gate.data));
         async move { http.send(Method::POST, &url, &[], &input(&text)).await }

@@ -228,6 +228,11 @@ impl Gate {
         if enforced && let Outcome::Throttled { pause, meter } = outcome {
             scope.pause(*pause, *meter, uniform, now);
         }
+        if enforced {
+            // By the time to the answer's head: how long the answer then is says nothing about load.
+            let took = now.saturating_since(started);
+            scope.permits.ended(took, outcome.crowding(), scope.in_flight, now);
+        }
         if !scope.keeper_answers() {
             let was = scope.breaker.state(now);
             scope.hear(outcome, enforced, started, &self.settings, now);

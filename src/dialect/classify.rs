@@ -199,14 +199,18 @@ impl<'a> Evidence<'a> {
             ("quota", self.quota(when).map(String::as_str)),
         ];
         for (name, word) in found {
-            word.into_iter().for_each(|word| add(name, word));
+            if let Some(word) = word {
+                add(name, word);
+            }
         }
         if let Some(name) = self.header(&rule.when) {
             add("header", name);
         }
         for parts in [&when.message, &when.also] {
             let found = parts.iter().find(|part| said.messages.iter().any(|m| m.contains(*part)));
-            found.into_iter().for_each(|part| add("message", part));
+            if let Some(part) = found {
+                add("message", part);
+            }
         }
         if !when.empty.is_empty() {
             add("empty meter", &when.empty.join(" or "));

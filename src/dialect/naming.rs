@@ -1,5 +1,5 @@
 //! Which meter a refusal names in words: "tokens per min (TPM)", "10 API calls / minute",
-//! "GenerateRequestsPerDayPerProjectPerModel".
+//! `GenerateRequestsPerDayPerProjectPerModel`.
 //!
 //! Reads prose and identifiers alike, as a sequence of words. It answers only when one meter is named:
 //! a text that speaks of two does not say which of them refused.

@@ -59,7 +59,9 @@ impl Said {
         match body.first() {
             Some(b'{' | b'[' | b'"') => walk::json(&mut said, body),
             Some(_) if !said.events(body) => {
-                said.message(&String::from_utf8_lossy(&body[..body.len().min(2 * MESSAGE_LEN_MAX)]))
+                said.message(&String::from_utf8_lossy(
+                    &body[..body.len().min(2 * MESSAGE_LEN_MAX)],
+                ));
             }
             _ => {}
         }
@@ -81,9 +83,9 @@ impl Said {
             }
         }
         if said.is_error {
-            said.conclude()
+            said.conclude();
         } else {
-            said = Self::default()
+            said = Self::default();
         }
         said
     }

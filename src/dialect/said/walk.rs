@@ -200,12 +200,14 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let Self { said, field, depth } = self;
         said.is_error |= field == Field::Error;
+        let mut seen = 0;
         while let Some(name) = entries.next_key_seed(Name)? {
+            seen += 1;
             match name.1 {
-                _ if field == Field::Headers && said.headers.len() < HEADERS_MAX => {
-                    let value = entries.next_value::<serde_json::Value>()?;
-                    keep_header(said, &name.0, &value);
+                _ if field == Field::Headers && seen <= HEADERS_MAX => {
+                    keep_header(said, &name.0, entries.next_value_seed(Scalar)?);
                 }
+                _ if field == Field::Headers => drop(entries.next_value::<IgnoredAny>()?),
                 Some(field) if depth < DEPTH_MAX => {
                     if name.0.ends_with("Exception") {
                         keep(&mut said.codes, &name.0);
@@ -219,11 +221,64 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-fn keep_header(said: &mut Said, name: &str, value: &serde_json::Value) {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+fn keep_header(said: &mut Said, name: &str, value: Option<String>) {
     let name = HeaderName::from_bytes(name.as_bytes());
-    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&text)) {
+    let value = value.and_then(|text| HeaderValue::from_str(&text).ok());
+    if let (Ok(name), Some(value)) = (name, value) {
         said.headers.insert(name, value);
+    }
+}
+
+/// A text or a number as text; whatever else there is, is nothing.
+struct Scalar;
+
+impl<'de> DeserializeSeed<'de> for Scalar {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Self::Value, D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Scalar {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Some(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Some(number.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::admission::{
     Binding, Claim, Demand, Limit, Mirror, Outcome, Receipt, Report, Rules, Semantics,
     SharedBreaker, Spread, Verdict,
 };
-use crate::dialect::Meter;
+use crate::dialect::{Meter, MeterReading};
 
 /// The layout of keys and registers. A change of either is another version with keys of its own, so
 /// that during a deploy old and new instances never read each other's.
@@ -83,7 +83,12 @@ impl Scripts {
         call.arg(optional(report.receipt.map(|receipt| receipt.0))).arg(outcome);
         call.arg(micros(pause)).arg(report.limits.len());
         for limit in &report.limits {
-            let reading = report.readings.iter().find(|reading| reading.meter == limit.meter);
+            // What is counted over another window is not this meter.
+            let same = |reading: &&MeterReading| {
+                let window = reading.window.is_none_or(|window| window == limit.window);
+                reading.meter == limit.meter && window
+            };
+            let reading = report.readings.iter().find(same);
             let amount = |demand: Demand| demand.of(limit.meter);
             push_limit(&mut call, limit);
             call.arg(amount(report.reserved)).arg(optional(report.charged.map(amount)));

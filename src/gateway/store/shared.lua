@@ -257,8 +257,8 @@ local function breaker(now)
   return 'half-open', math.max(0, probe_at + PROBE_LOST - now)
 end
 
--- Notes that this instance lives, and answers how many others do and what they have open. Whoever is
--- past its lease is gone, with what it had open. One field an instance: until when, and how many.
+-- How many other instances live, and what they have open. Whoever is past its lease is gone, with what
+-- it had open. LEASES has one field an instance: until when it lives, and its open calls.
 local function others(now, instance)
   local count, open = 0, 0
   local flat = redis.call('HGETALL', LEASES)

@@ -114,10 +114,13 @@ fn readings() -> impl Strategy<Value = MeterReading> {
     let limit = prop::option::of(50_000.0..100_000.0_f64);
     let reset = prop::option::of((0..90_000_000_u64).prop_map(Duration::from_micros));
     let remaining = prop_oneof![0.0..2_000.0_f64, 0.0..60_000.0_f64];
-    (0..METERS.len(), limit, remaining, reset).prop_map(|(meter, limit, remaining, reset)| {
-        let (limit, remaining) = (limit.map(f64::round), Some(remaining.round()));
-        MeterReading { limit, remaining, reset, ..MeterReading::unknown(METERS[meter]) }
-    })
+    let window = prop::option::of(prop_oneof![Just(60), Just(3_600)].prop_map(Duration::from_secs));
+    (0..METERS.len(), limit, remaining, reset, window).prop_map(
+        |(meter, limit, remaining, reset, window)| {
+            let (limit, remaining) = (limit.map(f64::round), Some(remaining.round()));
+            MeterReading { meter: METERS[meter], limit, remaining, reset, window }
+        },
+    )
 }
 
 fn actions() -> impl Strategy<Value = Action> {

@@ -85,7 +85,7 @@ impl Spy {
         self.asked.len()
     }
 
-    fn breach(&mut self, words: String) {
+    fn breach(&mut self, words: &str) {
         if self.breaches.len() < BREACHES_MAX {
             self.breaches.push(format!("at {:?}: {words}", self.now));
         }
@@ -94,18 +94,18 @@ impl Spy {
     fn attempted(&mut self, attempt: u64, identity: u128) {
         let asked = self.current.get(&identity).and_then(|id| self.asked.get_mut(id));
         let Some(asked) = asked else {
-            return self.breach(format!("an attempt for {identity}, for which nobody waits"));
+            return self.breach(&format!("an attempt for {identity}, for which nobody waits"));
         };
         asked.attempts += 1;
         let Asked { request, attempts, is_hopeless, since } = *asked;
         if attempts == 1 && self.now > since + self.wait_max {
-            self.breach(format!("the first attempt of {identity} after a wait that is too long"));
+            self.breach(&format!("the first attempt of {identity} after a wait that is too long"));
         }
         if request.deadline.is_some_and(|deadline| self.now > deadline) {
-            self.breach(format!("attempt {attempts} of {identity} after its deadline"));
+            self.breach(&format!("attempt {attempts} of {identity} after its deadline"));
         }
         if is_hopeless {
-            self.breach(format!("attempt {attempts} of {identity}, which can never succeed"));
+            self.breach(&format!("attempt {attempts} of {identity}, which can never succeed"));
         }
         let OfferedRequest { id, tenant, lane, .. } = request;
         self.attempts.insert(attempt, Attempt { started: self.now, request: id, tenant, lane });
@@ -119,7 +119,7 @@ impl Spy {
         if let Some(asked) = self.asked.remove(&request) {
             self.current.remove(&asked.request.identity);
         } else {
-            self.breach(format!("request {request} ends twice"));
+            self.breach(&format!("request {request} ends twice"));
         }
     }
 }

@@ -33,6 +33,8 @@ const TOKENS: Demand = Demand { input: 300.0, output: 0.0 };
 /// Quota per minute that no bench uses up, and one that is never enough.
 const AMPLE: f64 = 1e9;
 const SCARCE: f64 = 1e-6;
+/// Virtual time between two requests while memory is measured.
+const SLOW_STEP: Duration = Duration::from_millis(5);
 /// Idle for longer than anything is remembered.
 const LONG: Duration = Duration::from_mins(10);
 
@@ -180,30 +182,36 @@ fn deciding(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Prints what each tenant costs that has been served once, and later, when nothing is remembered.
+/// Prints what a tenant costs that has been served and is idle, beside what is remembered of requests,
+/// and whether what is forgotten makes room for others.
 fn memory() {
     let mut bench = Bench::admitting();
-    // What a scope needs, whoever comes, is not the tenants'.
-    for scope in 0..SCOPES {
-        let offer = Offer { scope: ScopeId(scope), ..bench.offer_of(0) };
-        bench.serve(&offer);
-    }
-    let Some(before) = resident_bytes() else { return };
-    for tenant in 1..TENANTS {
-        let offer = bench.offer_of(tenant);
-        bench.serve(&offer);
-    }
-    let per_tenant = |now: Option<usize>| {
-        now.map_or_else(
+    // Slow enough for originals to be forgotten on the way, and quick enough for no tenant to be.
+    let round = |bench: &mut Bench, tenant: &dyn Fn(usize) -> Arc<str>| {
+        for number in 0..TENANTS {
+            bench.now = bench.now + SLOW_STEP;
+            while let Some(at) = bench.gate.poll_timeout().filter(|at| *at <= bench.now) {
+                bench.gate.handle_timeout(at);
+            }
+            let offer = Offer { tenant: tenant(number), ..bench.offer() };
+            bench.serve(&offer);
+        }
+        resident_bytes()
+    };
+    round(&mut bench, &|_| Arc::from("one"));
+    let before = round(&mut bench, &|_| Arc::from("one"));
+    let after = round(&mut bench, &|number| Arc::from(format!("tenant-{number:06}")));
+    bench.now = bench.now + LONG;
+    let others = round(&mut bench, &|number| Arc::from(format!("others-{number:06}")));
+    let per_tenant = |from: Option<usize>, to: Option<usize>| {
+        from.zip(to).map_or_else(
             || "unknown".to_owned(),
-            |now| format!("{} bytes", now.saturating_sub(before) / TENANTS),
+            |(from, to)| format!("{} bytes", to.saturating_sub(from) / TENANTS),
         )
     };
     println!("{SCOPES} scopes, {TENANTS} tenants, each served once:");
-    println!("  per tenant, its original still remembered: {}", per_tenant(resident_bytes()));
-    bench.now = bench.now + LONG;
-    bench.gate.handle_timeout(bench.now);
-    println!("  per tenant, {} min later: {}", LONG.as_secs() / 60, per_tenant(resident_bytes()));
+    println!("  per idle tenant: {}", per_tenant(before, after));
+    println!("  per tenant after as many others, those forgotten: {}", per_tenant(after, others));
 }
 
 criterion_group!(benches, deciding);

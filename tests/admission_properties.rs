@@ -88,7 +88,7 @@ fn hold_everything_returns(run: &mut Run) -> Result<(), TestCaseError> {
     prop_assert_eq!(scope.in_flight(), 0, "every permit is back");
     prop_assert_eq!(scope.queue().len(), 0, "every place is free");
     let counters = scope.counters();
-    let offered = counters.offered.values().sum::<u64>();
+    let offered = counters.offered.total();
     let ended = counters.shed.values().sum::<u64>()
         + counters.expired.values().sum::<u64>()
         + counters.cancelled.values().sum::<u64>()

@@ -1,6 +1,7 @@
 //! What the gate has counted: monotonic counters by label, and latency histograms.
 
 use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub const LATENCY_BOUNDS: [f64; 46] = [
 
 /// Tenants that get a label of their own, per scope; the rest are `other`.
 const TENANTS_MAX: usize = 20;
+/// The name that tenants beyond the bound share.
+const OTHER: &str = "other";
 /// Codes of the provider that get a label of their own, per scope; the rest are `other`.
 const CODES_MAX: usize = 32;
 
@@ -49,6 +52,39 @@ impl Histogram {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
+    }
+}
+
+/// One value of each lane.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PerLane<T>([T; 2]);
+
+impl<T> PerLane<T> {
+    /// Both, with their lanes.
+    pub fn iter(&self) -> impl Iterator<Item = (Lane, &T)> {
+        Lane::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl PerLane<u64> {
+    /// Both lanes together.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.0[0] + self.0[1]
+    }
+}
+
+impl<T> Index<Lane> for PerLane<T> {
+    type Output = T;
+
+    fn index(&self, lane: Lane) -> &T {
+        &self.0[lane as usize]
+    }
+}
+
+impl<T> IndexMut<Lane> for PerLane<T> {
+    fn index_mut(&mut self, lane: Lane) -> &mut T {
+        &mut self.0[lane as usize]
     }
 }
 
@@ -178,15 +214,15 @@ pub struct TenantCounters {
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Distinct originals that arrived, by lane.
-    pub originals: BTreeMap<Lane, u64>,
+    pub originals: PerLane<u64>,
     /// Originals that got their first attempt.
     pub originals_attempted: u64,
     /// Originals answered with success.
     pub originals_served: u64,
     /// Requests that arrived, by lane.
-    pub offered: BTreeMap<Lane, u64>,
+    pub offered: PerLane<u64>,
     /// Requests let through, by lane.
-    pub admitted: BTreeMap<Lane, u64>,
+    pub admitted: PerLane<u64>,
     /// Requests refused, by lane and reason.
     pub shed: BTreeMap<(Lane, Reason), u64>,
     /// What would have been refused in shadow mode, by reason.
@@ -196,7 +232,7 @@ pub struct Counters {
     /// Requests whose caller went away, by stage.
     pub cancelled: BTreeMap<Stage, u64>,
     /// Requests put off for later, by lane.
-    pub deferred: BTreeMap<Lane, u64>,
+    pub deferred: PerLane<u64>,
     /// Requests that became too late, by stage.
     pub expired: BTreeMap<Stage, u64>,
     /// First attempts.
@@ -229,10 +265,10 @@ pub struct Counters {
     pub tokens_reserved: f64,
     /// Billed tokens.
     pub tokens_actual: f64,
-    /// The first tenants to arrive, and `other`.
-    pub tenants: BTreeMap<Arc<str>, TenantCounters>,
+    tenant_names: Vec<Arc<str>>,
+    tenant_counts: Vec<TenantCounters>,
     /// Waits in the queue, by lane.
-    pub queue_wait: BTreeMap<Lane, Histogram>,
+    pub queue_wait: PerLane<Histogram>,
     /// Attempts, from head written to answer complete.
     pub attempt_duration: Histogram,
     /// Requests answered with a result, from arrival to its end. A quick refusal by the provider is not
@@ -256,11 +292,22 @@ impl Counters {
         }
     }
 
-    /// The counters of a tenant; those beyond a bound share the name `other`.
+    /// The counters of a tenant; those beyond a bound share the name `other`. A name has one address
+    /// for as long as it is counted here, so that names are never compared.
     pub fn tenant(&mut self, tenant: &Arc<str>) -> &mut TenantCounters {
-        let known = self.tenants.contains_key(tenant) || self.tenants.len() < TENANTS_MAX;
-        let name = if known { Arc::clone(tenant) } else { Arc::from("other") };
-        self.tenants.entry(name).or_default()
+        let known = self.tenant_names.iter().position(|known| Arc::ptr_eq(known, tenant));
+        let place = known.unwrap_or_else(|| self.tenant_names.len().min(TENANTS_MAX));
+        if place == self.tenant_names.len() {
+            let full = place == TENANTS_MAX;
+            self.tenant_names.push(if full { Arc::from(OTHER) } else { Arc::clone(tenant) });
+            self.tenant_counts.push(TenantCounters::default());
+        }
+        &mut self.tenant_counts[place]
+    }
+
+    /// The first tenants to arrive, in that order, and `other`.
+    pub fn tenants(&self) -> impl Iterator<Item = (&Arc<str>, &TenantCounters)> {
+        self.tenant_names.iter().zip(&self.tenant_counts)
     }
 
     /// All attempts.

@@ -18,6 +18,7 @@
 //! refused    expired         delivered refusal
 //! ```
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ use super::identity::Originals;
 use super::identity::{ChainEntry, Identity};
 use super::queue::{Lane, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
-use super::scope::{Ask, Scope};
+use super::scope::{Ask, Scope, Turn};
 use super::settings::{Mode, RetryOwner, Settings};
 use super::shared::{Demand, Outcome, Receipt};
 use super::tenants::Tenants;
@@ -48,8 +49,12 @@ mod hearing;
 mod retrying;
 mod steering;
 
-/// Every so many requests one scope is looked at for memory that it no longer needs.
-const TIDY_EVERY: u64 = 64;
+/// How often some of the state is looked at for what is no longer needed.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// So many looks go through all of it.
+const TIDY_ROUNDS: usize = 60;
+/// Nothing is remembered for longer after the last request: then there is nothing left to look at.
+const TIDY_FOR: Duration = Duration::from_mins(15);
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
@@ -132,8 +137,11 @@ pub struct Gate {
     backoffs: BTreeSet<(Mono, RequestId)>,
     effects: VecDeque<Effect>,
     last_request: u64,
-    /// The scope that was tidied last.
+    /// The scope that was tidied last, and when the next are.
     tidied: usize,
+    tidy_at: Option<Mono>,
+    /// When the last request came.
+    offered_at: Mono,
     latest: Mono,
     draining: bool,
     random: Pcg64Mcg,
@@ -163,6 +171,8 @@ impl Gate {
             effects: VecDeque::new(),
             last_request: 0,
             tidied: 0,
+            tidy_at: None,
+            offered_at: now,
             latest: now,
             draining: false,
             random: Pcg64Mcg::seed_from_u64(seed),
@@ -208,7 +218,8 @@ impl Gate {
     pub fn poll_timeout(&self) -> Option<Mono> {
         debug_assert!(self.effects.is_empty(), "effects must be drained before sleeping");
         let backoff = self.backoffs.first().map(|(until, _)| *until);
-        self.wakes.first().map(|(at, _)| *at).into_iter().chain(backoff).min()
+        let wake = self.wakes.first().map(|(at, _)| *at);
+        wake.into_iter().chain(backoff).chain(self.tidy_at).min()
     }
 
     /// A request arrives. Its decision comes as an effect, at once or later.
@@ -219,7 +230,8 @@ impl Gate {
         let now = self.clamp(now);
         self.last_request += 1;
         let id = RequestId(self.last_request);
-        self.tidy_now_and_then(now);
+        self.offered_at = now;
+        self.tidy_at.get_or_insert(now + TIDY_EVERY);
         let uniform = self.random.random::<f64>();
         let (tenant, tenant_name) = self.tenants.enter(&offer.tenant, now);
         let settings = &self.settings;
@@ -227,12 +239,12 @@ impl Gate {
             settings.mode == Mode::Enforce && falls_within(offer.identity, settings.enforced_ratio);
         let scope = &mut self.scopes[offer.scope.0];
         let counters = &mut scope.counters;
-        *counters.offered.entry(offer.lane).or_default() += 1;
+        counters.offered[offer.lane] += 1;
         counters.retry_marked += u64::from(offer.retry_mark > 0);
         counters.tenant(&tenant_name).offered += 1;
         let (original, new) = scope.originals.arrive(offer.identity, id.0, now);
         if new {
-            *counters.originals.entry(offer.lane).or_default() += 1;
+            counters.originals[offer.lane] += 1;
         } else {
             counters.client_repeats += 1;
         }
@@ -300,9 +312,10 @@ impl Gate {
         let place = self.requests[&id].scope;
         let scope = &mut self.scopes[place];
         let forbid = settings.retry_owner == RetryOwner::Gateway;
-        if let Err(refusal) = scope.judge(ask, settings, now) {
-            return self.refuse(id, refusal, now);
-        }
+        let turn = match scope.judge(ask, settings, now) {
+            Ok(turn) => turn,
+            Err(refusal) => return self.refuse(id, refusal, now),
+        };
         // Where the gate owns retries, a repeat by the client is one more: it spends the scope's budget.
         if forbid && ask.attempts > 0 {
             let allowance = scope.retry_allowance(settings);
@@ -315,6 +328,12 @@ impl Gate {
         if !scope.tenant_has_share(ask.ticket.tenant, ask.demand.tokens(), settings, now) {
             return self.refuse(id, Reason::TenantCap.refusal(None, forbid), now);
         }
+        if turn == Turn::Now && self.turn_to_probe(place, now).is_ok() {
+            let held = self.hold(&ask.ticket, ask.demand, None, place, now);
+            return self.start(id, Some(held), now);
+        }
+        let scope = &mut self.scopes[place];
+        let settings = &self.settings;
         // With no patience at all, what need not wait may still start at this instant.
         let patience = scope.patience(ask.deadline, settings, now).max(Duration::from_nanos(1));
         scope.queue.push_back(Ticket { deadline: now + patience, ..ask.ticket });
@@ -331,6 +350,9 @@ impl Gate {
             self.backoffs.remove(&(until, id));
             self.requeue(id, now);
         }
+        if self.tidy_at.is_some_and(|at| at <= now) {
+            self.tidy(now);
+        }
         while let Some((at, place)) = self.wakes.first().copied() {
             if at > now {
                 break;
@@ -342,12 +364,15 @@ impl Gate {
         }
     }
 
-    /// Scopes that nobody uses give their memory back, one scope at a time.
-    fn tidy_now_and_then(&mut self, now: Mono) {
-        if self.last_request % TIDY_EVERY == 0 {
+    /// What nobody uses any more gives its memory back, a sixtieth of it every second.
+    fn tidy(&mut self, now: Mono) {
+        let share = |all: usize| all.div_ceil(TIDY_ROUNDS);
+        for _ in 0..share(self.scopes.len()) {
             self.tidied = (self.tidied + 1) % self.scopes.len();
             self.scopes[self.tidied].tidy(now);
         }
+        self.tenants.sweep(share(self.tenants.slots()), now);
+        self.tidy_at = (now < self.offered_at + TIDY_FOR).then_some(now + TIDY_EVERY);
     }
 
     fn clamp(&mut self, now: Mono) -> Mono {
@@ -439,7 +464,7 @@ impl Gate {
         let waited = now.saturating_since(request.queued_since);
         request.queued += waited;
         let counters = &mut self.scopes[place].counters;
-        counters.queue_wait.entry(ticket.lane).or_default().observe(waited);
+        counters.queue_wait[ticket.lane].observe(waited);
         Held { reservation, receipt }
     }
 
@@ -468,7 +493,7 @@ impl Gate {
         scope.breaker.started(now);
         scope.counters.tokens_estimated += request.guess.tokens();
         if newly_admitted {
-            *scope.counters.admitted.entry(request.lane).or_default() += 1;
+            scope.counters.admitted[request.lane] += 1;
             if let Some(original) = scope.originals.get_mut(request.identity)
                 && !std::mem::replace(&mut original.admitted, true)
             {
@@ -538,7 +563,7 @@ impl Gate {
     fn defer(&mut self, id: RequestId, not_before: Duration, now: Mono) {
         let request = &self.requests[&id];
         let scope = &mut self.scopes[request.scope];
-        *scope.counters.deferred.entry(request.lane).or_default() += 1;
+        scope.counters.deferred[request.lane] += 1;
         if let Some(original) = scope.originals.get_mut(request.identity) {
             original.log(chain("deferred", now));
         }
@@ -552,7 +577,7 @@ impl Gate {
         if let Some(original) = scope.originals.get_mut(request.identity) {
             original.log(ChainEntry {
                 status: Some(refusal.reason.status()),
-                code: Some(format!("weir_{}", refusal.reason.word())),
+                code: Some(Cow::Borrowed(refusal.reason.code())),
                 hint: refusal.retry_after,
                 ..chain("refused", now)
             });

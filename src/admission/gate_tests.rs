@@ -231,7 +231,7 @@ fn a_repeat_while_the_original_runs_is_refused_and_after_a_success_it_is_new() {
     bench.answer(first, &head(200, Class::Success, None), at(1.2));
     let new = bench.offer(&offer(1), at(1.3));
     assert!(bench.sent(new).is_some());
-    assert_eq!(bench.scope().counters().originals.values().sum::<u64>(), 2);
+    assert_eq!(bench.scope().counters().originals.total(), 2);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn interactive_work_goes_first_and_batch_keeps_off_the_reserve() {
         bench.offer(&Offer { lane: Lane::Batch, ..offer(identity) }, at(0.0));
     }
     bench.run_to(at(10.0));
-    let admitted = bench.scope().counters().admitted.get(&Lane::Batch).copied().unwrap_or(0);
+    let admitted = bench.scope().counters().admitted[Lane::Batch];
     // Half of 980 tokens a second, for first guesses of 300.
     assert!((14..=18).contains(&admitted), "{admitted}");
 }

@@ -9,8 +9,11 @@
 //! sign of life. So one that has fallen silent is held for at most twice that time, but never *known*
 //! for longer than [`MEMORY`].
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use smallvec::SmallVec;
 
 use self::index::Index;
 use self::recent::Recent;
@@ -29,6 +32,9 @@ pub const CHAIN_MAX: usize = 24;
 /// at the most before it goes, so a backlog shrinks with every arrival.
 const LOOKS_PER_ARRIVAL: usize = 16;
 
+/// Entries that an original has without memory of their own: those of one refused at once.
+const CHAIN_INLINE: usize = 2;
+
 /// The fingerprint of an original: of its idempotency key, or of caller, path and body.
 pub type Identity = u128;
 
@@ -42,7 +48,7 @@ pub struct ChainEntry {
     /// HTTP status of an answer or refusal.
     pub status: Option<u16>,
     /// Code of an answer or refusal.
-    pub code: Option<String>,
+    pub code: Option<Cow<'static, str>>,
     /// The provider's hint.
     pub hint: Option<Duration>,
     /// Time waited before it.
@@ -75,7 +81,7 @@ pub struct Original {
     /// Numbers of the requests that asked for it again, at most [`CHAIN_MAX`].
     repeats: Vec<u64>,
     /// What happened, oldest first, at most [`CHAIN_MAX`] entries.
-    pub chain: Vec<ChainEntry>,
+    pub chain: SmallVec<[ChainEntry; CHAIN_INLINE]>,
 }
 
 impl Original {
@@ -92,7 +98,7 @@ impl Original {
             last_slot: None,
             last_span: None,
             repeats: Vec::new(),
-            chain: Vec::new(),
+            chain: SmallVec::new_const(),
         }
     }
 
@@ -133,7 +139,9 @@ impl Originals {
     /// # Panics
     /// Never: fewer than 2^32 originals are remembered.
     pub fn arrive(&mut self, identity: Identity, id: u64, now: Mono) -> (&mut Original, bool) {
-        self.forget(LOOKS_PER_ARRIVAL, now);
+        if self.looked_at.len() > ORIGINALS_MAX {
+            self.forget(LOOKS_PER_ARRIVAL, now);
+        }
         let Some(place) = self.by_identity.get(identity) else {
             let place = self.place(Entry { identity, original: Original::new(id, now) });
             self.by_identity.set(identity, place);
@@ -200,8 +208,8 @@ impl Originals {
         self.recent.since(from)
     }
 
-    /// Forgets all that is due and gives its memory back. Arrivals forget by themselves; this is for
-    /// scopes in which nothing arrives any more.
+    /// Forgets all that is due and gives its memory back. To be called now and then: arrivals forget
+    /// only where there are too many.
     pub fn tidy(&mut self, now: Mono) {
         self.forget(self.looked_at.len(), now);
         self.recent.drop_old(now);

@@ -63,28 +63,34 @@ impl Reason {
         }
     }
 
-    /// The label in metrics; with `weir_` before it, the error code.
+    /// The label in metrics: the error code without `weir_`.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
+        self.code().trim_start_matches("weir_")
+    }
+
+    /// The error code.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
         match self {
-            Self::QuotaTokens => "quota_tokens",
-            Self::QuotaInputTokens => "quota_input_tokens",
-            Self::QuotaOutputTokens => "quota_output_tokens",
-            Self::QuotaDay => "quota_day",
-            Self::QuotaRequests => "quota_requests",
-            Self::Concurrency => "concurrency",
-            Self::Paused => "paused",
-            Self::QueueFull => "queue_full",
-            Self::QueueExpired => "queue_expired",
-            Self::Breaker => "breaker_open",
-            Self::InProgress => "original_in_progress",
-            Self::Attempts => "attempts_exhausted",
-            Self::RetryBudget => "retry_budget",
-            Self::TooLarge => "request_too_large",
-            Self::LaneOff => "lane_off",
-            Self::TenantCap => "tenant_cap",
-            Self::StoreLost => "store_lost",
-            Self::Draining => "draining",
+            Self::QuotaTokens => "weir_quota_tokens",
+            Self::QuotaInputTokens => "weir_quota_input_tokens",
+            Self::QuotaOutputTokens => "weir_quota_output_tokens",
+            Self::QuotaDay => "weir_quota_day",
+            Self::QuotaRequests => "weir_quota_requests",
+            Self::Concurrency => "weir_concurrency",
+            Self::Paused => "weir_paused",
+            Self::QueueFull => "weir_queue_full",
+            Self::QueueExpired => "weir_queue_expired",
+            Self::Breaker => "weir_breaker_open",
+            Self::InProgress => "weir_original_in_progress",
+            Self::Attempts => "weir_attempts_exhausted",
+            Self::RetryBudget => "weir_retry_budget",
+            Self::TooLarge => "weir_request_too_large",
+            Self::LaneOff => "weir_lane_off",
+            Self::TenantCap => "weir_tenant_cap",
+            Self::StoreLost => "weir_store_lost",
+            Self::Draining => "weir_draining",
         }
     }
 

@@ -47,6 +47,15 @@ pub struct DatedReading {
     pub at: Mono,
 }
 
+/// When a newcomer that is not refused may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// At once: nobody waits, and there is room.
+    Now,
+    /// When its turn comes.
+    Later,
+}
+
 /// What a newcomer asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
@@ -189,8 +198,8 @@ impl Scope {
         }
     }
 
-    /// Why a newcomer must be refused now, or `Ok` when it may wait its turn.
-    pub(super) fn judge(&self, ask: &Ask, settings: &Settings, now: Mono) -> Result<(), Refusal> {
+    /// Why a newcomer must be refused now, or when it may start.
+    pub(super) fn judge(&self, ask: &Ask, settings: &Settings, now: Mono) -> Result<Turn, Refusal> {
         let gate_owns = settings.retry_owner == RetryOwner::Gateway;
         let refuse = |reason: Reason, retry_after: Option<Duration>| {
             let spread = 1.0 + COME_BACK_SPREAD * ask.uniform;
@@ -227,7 +236,7 @@ impl Scope {
             && self.may_start(&ask.ticket, &ask.demand, settings, now).is_ok()
             && self.keeping.is_none()
         {
-            return Ok(());
+            return Ok(Turn::Now);
         }
         let (wait, reason) = self.expected_wait(ask, now);
         if self.queue.len() >= settings.queue_max_depth as usize {
@@ -237,7 +246,7 @@ impl Scope {
         if wait > patience {
             return refuse(reason, Some(wait.saturating_sub(patience)));
         }
-        Ok(())
+        Ok(Turn::Later)
     }
 
     /// How long a newcomer would wait for its turn, and what for.

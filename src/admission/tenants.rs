@@ -1,6 +1,6 @@
 //! Gives the tenants that are about small numbers, and forgets those that have been idle.
 //!
-//! Names stand in tables once; everything else of the gate knows a tenant by its number. A table of
+//! Names stand in tables once, at one address; everything else of the gate knows a tenant by its number. A table of
 //! hashes finds the number; nothing goes through it in its order.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -16,8 +16,6 @@ use crate::signal::Mono;
 const TENANTS_MAX: usize = 1_000_000;
 /// A tenant without a request for so long is forgotten.
 const IDLE: Duration = Duration::from_mins(10);
-/// Numbers that each arrival looks at for idle tenants.
-const SWEPT: usize = 2;
 /// The name that tenants beyond the bound share.
 const OTHER: &str = "other";
 
@@ -43,9 +41,6 @@ impl Tenants {
     /// The number and the one copy of the name of a tenant that sends a request now. Give it back
     /// with [`Self::leave`].
     pub fn enter(&mut self, name: &Arc<str>, now: Mono) -> (TenantId, Arc<str>) {
-        for _ in 0..SWEPT {
-            self.sweep_one(now);
-        }
         let slots = &self.slots;
         let hash = self.hasher.hash_one(&**name);
         let found = self.by_name.find(hash, |number| named(slots, *number, name)).copied();
@@ -64,6 +59,18 @@ impl Tenants {
         }
     }
 
+    /// Numbers, those that are free among them.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Looks at so many numbers, in turn, for tenants that are idle.
+    pub fn sweep(&mut self, numbers: usize, now: Mono) {
+        for _ in 0..numbers {
+            self.sweep_one(now);
+        }
+    }
+
     fn insert(&mut self, name: &Arc<str>, hash: u64, now: Mono) -> u32 {
         let full = self.free.is_empty() && self.slots.len() >= TENANTS_MAX;
         if full && &**name != OTHER {
@@ -73,7 +80,8 @@ impl Tenants {
             let found = self.by_name.find(hash, |number| named(slots, *number, OTHER)).copied();
             return found.unwrap_or_else(|| self.insert(&other, hash, now));
         }
-        let slot = Some(Slot { name: Arc::clone(name), open: 0, seen: now });
+        // Of its own, whoever else holds one of the same words.
+        let slot = Some(Slot { name: Arc::from(&**name), open: 0, seen: now });
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("bounded by TENANTS_MAX")
@@ -90,13 +98,14 @@ impl Tenants {
 
     /// Forgets the tenant under the hand if it is idle, and moves the hand on.
     fn sweep_one(&mut self, now: Mono) {
-        if self.slots.is_empty() {
-            return;
-        }
         self.hand = (self.hand + 1) % self.slots.len();
         let number = self.hand;
-        let idle = self.slots[number]
-            .take_if(|slot| slot.open == 0 && now.saturating_since(slot.seen) > IDLE);
+        // A name that is counted by somebody keeps its one address.
+        let idle = self.slots[number].take_if(|slot| {
+            slot.open == 0
+                && now.saturating_since(slot.seen) > IDLE
+                && Arc::strong_count(&slot.name) == 1
+        });
         let Some(slot) = idle else { return };
         let number = u32::try_from(number).expect("bounded by TENANTS_MAX");
         let hash = self.hasher.hash_one(&*slot.name);
@@ -138,11 +147,8 @@ mod tests {
         }
         let (open, _) = tenants.enter(&name("open"), Mono::START);
         let later = Mono::START + IDLE + Duration::from_secs(1);
-        for _ in 0..200 {
-            let (id, _) = tenants.enter(&name("new"), later);
-            tenants.leave(id, later);
-        }
-        assert_eq!(tenants.slots.len() - tenants.free.len(), 2);
+        tenants.sweep(tenants.slots(), later);
+        assert_eq!(tenants.slots.len() - tenants.free.len(), 1);
         assert_eq!(tenants.enter(&name("open"), later).0, open);
     }
 }

@@ -63,16 +63,16 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
 fn work(page: &mut Page, scopes: &[Scope]) {
     let lanes: [(&str, &str, LaneCount); 4] = [
         ("weir_originals_total", "Distinct originals that arrived.", |scope, lane| {
-            scope.counters().originals.get(&lane).copied().unwrap_or(0)
+            scope.counters().originals[lane]
         }),
         ("weir_offered_total", "Requests that arrived, repeats included.", |scope, lane| {
-            scope.counters().offered.get(&lane).copied().unwrap_or(0)
+            scope.counters().offered[lane]
         }),
         ("weir_admitted_total", "Requests that were let through.", |scope, lane| {
-            scope.counters().admitted.get(&lane).copied().unwrap_or(0)
+            scope.counters().admitted[lane]
         }),
         ("weir_deferred_total", "Requests put off for later.", |scope, lane| {
-            scope.counters().deferred.get(&lane).copied().unwrap_or(0)
+            scope.counters().deferred[lane]
         }),
     ];
     for (name, help, read) in lanes {
@@ -439,7 +439,7 @@ fn people(page: &mut Page, scopes: &[Scope]) {
     for (name, help, read) in families {
         page.family(name, "counter", help);
         for scope in scopes {
-            for (tenant, counters) in &scope.counters().tenants {
+            for (tenant, counters) in scope.counters().tenants() {
                 let labels = [("scope", &**scope.name()), ("tenant", &**tenant)];
                 page.sample(name, &labels, read(counters));
             }
@@ -467,7 +467,7 @@ fn latency(page: &mut Page, scopes: &[Scope]) {
     }
     page.family("weir_queue_wait_seconds", "histogram", "Waits in the queue.");
     for scope in scopes {
-        for (lane, histogram) in &scope.counters().queue_wait {
+        for (lane, histogram) in scope.counters().queue_wait.iter() {
             let labels = [("scope", &**scope.name()), ("lane", lane.word())];
             page.histogram("weir_queue_wait_seconds", &labels, histogram);
         }

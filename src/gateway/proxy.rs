@@ -478,10 +478,9 @@ fn passed_on(mut head: http::response::Parts) -> http::response::Parts {
 
 fn refuse(scope: &str, refusal: &Refusal, attempts: u32) -> Response<ProxyBody> {
     let reason = refusal.reason;
-    let code = format!("weir_{}", reason.word());
     let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let message = format!("weir, scope {scope}: {}", reason.advice());
-    let mut response = error(status, &code, &message);
+    let mut response = error(status, reason.code(), &message);
     let headers = response.headers_mut();
     headers.insert("x-weir-attempts", HeaderValue::from(attempts));
     if let Ok(decision) = HeaderValue::from_str(&format!("refused; reason={}", reason.word())) {

@@ -59,10 +59,10 @@ impl Tally {
         let (mut admitted, mut offered) = (Histogram::default(), Histogram::default());
         for scope in gate.scopes() {
             let counters = scope.counters();
-            tally.originals += counters.originals.values().sum::<u64>();
+            tally.originals += counters.originals.total();
             tally.originals_served += counters.originals_served;
-            tally.offered += counters.offered.values().sum::<u64>();
-            tally.admitted += counters.admitted.values().sum::<u64>();
+            tally.offered += counters.offered.total();
+            tally.admitted += counters.admitted.total();
             tally.shed += counters.shed.values().sum::<u64>();
             tally.expired += counters.expired.values().sum::<u64>();
             tally.cancelled += counters.cancelled.values().sum::<u64>();

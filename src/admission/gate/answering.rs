@@ -1,5 +1,6 @@
 //! What the shell reports of an attempt: sent, answered, failed, read to its end, given up.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use rand::Rng;
@@ -61,7 +62,7 @@ impl Gate {
         if let Some(original) = scope.originals.get_mut(identity) {
             original.log(ChainEntry {
                 status: Some(head.status),
-                code: head.code.clone(),
+                code: head.code.clone().map(Cow::Owned),
                 hint: head.hint,
                 ..chain("answer", now)
             });

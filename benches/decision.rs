@@ -158,6 +158,7 @@ fn good() -> Head {
         hint: None,
         code: None,
         meter: None,
+        forbids_retry: false,
         meters: Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 //! that were composed from what providers document. Every field of every line is compared; lines
 //! whose `why` says that the choice is free are scored apart.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -83,7 +84,7 @@ fn check(table: &str) -> [(usize, usize, String); 2] {
             *right += 1;
         } else {
             let (id, why) = (&line["id"], &answer["why"]);
-            *wrong += &format!("\n{id}: {}\n    by {why}", differences.join("; "));
+            let _ = write!(wrong, "\n{id}: {}\n    by {why}", differences.join("; "));
         }
     }
     scores

@@ -324,7 +324,7 @@ impl Breaker {
     }
 
     /// A probe ended without an answer of the provider's (the caller went away): its place is free.
-    pub fn abandoned(&mut self, now: Mono) {
+    fn abandoned(&mut self, now: Mono) {
         if let State::HalfOpen { probe: Some(_) } = self.state {
             self.state = State::HalfOpen { probe: None };
             self.since = now;

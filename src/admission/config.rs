@@ -61,6 +61,8 @@ pub struct ScopeConfig {
 pub struct Policy {
     /// Share of started tokens that batch work gets while interactive work waits.
     pub batch_trickle: f64,
+    /// Share of the batch lane's started tokens that backfill gets while production ingest waits.
+    pub backfill_trickle: f64,
     /// Share of the quota that backfill may not touch.
     pub ingest_reserved: f64,
     /// Newest first within a tenant while a lane is over half full.
@@ -75,6 +77,9 @@ pub struct Policy {
     pub retry_usd_per_minute: Option<f64>,
     /// How the scope comes back after a cut; without one, as soon as the rate factor allows.
     pub ramp: Option<RampPlan>,
+    /// Instances that are expected to share the budget: what the share of one that has not heard of
+    /// the others is counted from.
+    pub instances: u32,
     /// An instance that is silent for longer is gone from the shared budget.
     pub lease: Duration,
     /// What each lane does while the shared budget cannot be reached.
@@ -110,6 +115,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             batch_trickle: 0.0,
+            backfill_trickle: 0.0,
             ingest_reserved: 0.2,
             adaptive_lifo: false,
             faults_in_row: 5,
@@ -117,6 +123,7 @@ impl Default for Policy {
             retry_tpm: None,
             retry_usd_per_minute: None,
             ramp: None,
+            instances: 1,
             lease: Duration::from_secs(10),
             interactive_without_store: WithoutStore::Open,
             batch_without_store: WithoutStore::Closed,

@@ -59,6 +59,14 @@ impl Histogram {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerLane<T>([T; 2]);
 
+impl<T: Copy> PerLane<T> {
+    /// The same for both.
+    #[must_use]
+    pub const fn both(value: T) -> Self {
+        Self([value; 2])
+    }
+}
+
 impl<T> PerLane<T> {
     /// Both, with their lanes.
     pub fn iter(&self) -> impl Iterator<Item = (Lane, &T)> {
@@ -182,6 +190,8 @@ pub enum Ending {
     Status(u16),
     /// The attempt's own time-out.
     Timeout,
+    /// The caller's deadline came first.
+    Deadline,
     /// The connection broke.
     Transport,
     /// The caller went away.

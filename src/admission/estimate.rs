@@ -6,45 +6,15 @@
 //! 1/4). A margin of two deviations is kept.
 
 use super::shared::Demand;
+use super::smoothed::Smoothed;
 
 /// Bytes of request body per token of the first guess.
 const BYTES_PER_TOKEN: f64 = 3.0;
-const GAIN: f64 = 1.0 / 8.0;
-const DEVIATION_GAIN: f64 = 1.0 / 4.0;
-const MARGIN_DEVIATIONS: f64 = 2.0;
 /// A bill outside this range of the guess is not learned from in full: one odd request must not
 /// move the next thousand.
 const RATIO_RANGE: (f64, f64) = (0.02, 50.0);
 /// An answer of unknown length is not believed to be longer.
 const ANSWER_MAX: f64 = 1_000_000.0;
-
-/// A mean that follows its samples, and how far they lie from it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Smoothed {
-    mean: f64,
-    deviation: f64,
-    samples: u64,
-}
-
-impl Smoothed {
-    const fn at(mean: f64) -> Self {
-        Self { mean, deviation: 0.0, samples: 0 }
-    }
-
-    fn learn(&mut self, sample: f64) {
-        self.samples = self.samples.saturating_add(1);
-        if self.samples == 1 {
-            self.mean = sample;
-            return;
-        }
-        self.deviation += DEVIATION_GAIN * ((sample - self.mean).abs() - self.deviation);
-        self.mean += GAIN * (sample - self.mean);
-    }
-
-    fn with_margin(&self) -> f64 {
-        self.mean + MARGIN_DEVIATIONS * self.deviation
-    }
-}
 
 /// The estimator of one quota scope.
 #[derive(Clone, Debug)]
@@ -86,13 +56,13 @@ impl Estimator {
     #[must_use]
     pub fn reserve(&self, guess: &Demand) -> Demand {
         let output = if guess.output <= 0.0 {
-            self.open_output.with_margin()
+            self.open_output.high()
         } else if self.counts_max_tokens {
             guess.output
         } else {
-            guess.output * self.output.with_margin()
+            guess.output * self.output.high()
         };
-        Demand { input: (guess.input * self.input.with_margin()).max(1.0), output }
+        Demand { input: (guess.input * self.input.high()).max(1.0), output }
     }
 
     /// What the provider charges for what an answer says that it used.
@@ -127,7 +97,7 @@ impl Estimator {
     /// first.
     #[must_use]
     pub fn error(&self) -> Option<f64> {
-        (self.error.samples > 0).then_some(self.error.mean)
+        self.error.is_known().then(|| self.error.mean())
     }
 }
 

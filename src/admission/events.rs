@@ -80,6 +80,8 @@ pub struct Head {
     pub code: Option<String>,
     /// The meter that refused, if it names one.
     pub meter: Option<Meter>,
+    /// It says itself that a retry is of no use (`x-should-retry: false`).
+    pub forbids_retry: bool,
     /// Every meter that it tells.
     pub meters: Vec<MeterReading>,
 }

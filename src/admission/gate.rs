@@ -35,17 +35,21 @@ use super::events::{AttemptId, Effect, Offer, RequestId};
 #[cfg(doc)]
 use super::identity::Originals;
 use super::identity::{ChainEntry, Identity};
+use super::keeping::Keeping;
 use super::queue::{Lane, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
 use super::scope::{Ask, Scope, Turn};
 use super::settings::{Mode, RetryOwner, Settings};
 use super::shared::{Demand, Outcome, Receipt};
 use super::tenants::Tenants;
+use crate::dialect::MeterReading;
 use crate::signal::Mono;
 
 mod answering;
 mod claiming;
 mod hearing;
+#[cfg(test)]
+mod keeper_tests;
 mod retrying;
 mod steering;
 
@@ -85,22 +89,28 @@ struct Held {
     receipt: Option<Receipt>,
 }
 
-#[derive(Debug)]
-struct Request {
-    scope: usize,
-    identity: Identity,
+/// What a request asks for, as it arrived.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
     lane: Lane,
     backfill: bool,
-    tenant: TenantId,
-    tenant_name: Arc<str>,
     weight: f64,
     guess: Demand,
     repeatable: bool,
     deferrable: bool,
+    deadline: Option<Mono>,
+}
+
+#[derive(Debug)]
+struct Request {
+    scope: usize,
+    identity: Identity,
+    tenant: TenantId,
+    tenant_name: Arc<str>,
+    terms: Terms,
     arrived: Mono,
     queued_since: Mono,
     queued: Duration,
-    deadline: Option<Mono>,
     enforced: bool,
     admitted: bool,
     /// Tries, those included that found no connection.
@@ -108,6 +118,18 @@ struct Request {
     /// Tries that reached the provider.
     reached: u32,
     phase: Phase,
+}
+
+impl Request {
+    /// How long it has waited in the queue so far.
+    fn waited(&self, now: Mono) -> Duration {
+        match self.phase {
+            Phase::Queued | Phase::Claiming => {
+                self.queued + now.saturating_since(self.queued_since)
+            }
+            _ => self.queued,
+        }
+    }
 }
 
 /// How a request came to its end.
@@ -275,18 +297,20 @@ impl Gate {
             Request {
                 scope: offer.scope.0,
                 identity: offer.identity,
-                lane: offer.lane,
-                backfill: offer.backfill,
                 tenant,
                 tenant_name,
-                weight: offer.weight,
-                guess: offer.guess,
-                repeatable: offer.repeatable,
-                deferrable: offer.deferrable,
+                terms: Terms {
+                    lane: offer.lane,
+                    backfill: offer.backfill,
+                    weight: offer.weight,
+                    guess: offer.guess,
+                    repeatable: offer.repeatable,
+                    deferrable: offer.deferrable,
+                    deadline: offer.deadline,
+                },
                 arrived: now,
                 queued_since: now,
                 queued: Duration::ZERO,
-                deadline: offer.deadline,
                 enforced,
                 admitted: false,
                 attempts: 0,
@@ -316,17 +340,20 @@ impl Gate {
             Ok(turn) => turn,
             Err(refusal) => return self.refuse(id, refusal, now),
         };
-        // Where the gate owns retries, a repeat by the client is one more: it spends the scope's budget.
-        if forbid && ask.attempts > 0 {
-            let allowance = scope.retry_allowance(settings);
-            if let Err(denied) = scope.retry_budget.spend(&allowance, scope.cost(&ask.demand), now)
-            {
-                *scope.counters.retries_denied.entry(denied).or_default() += 1;
-                return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
-            }
+        // Where the gate owns retries, a repeat by the client is one more: it spends the scope's budget,
+        // once nothing else stands against it.
+        let is_retry = forbid && ask.attempts > 0;
+        let (allowance, cost) = (scope.retry_allowance(settings), scope.cost(&ask.demand));
+        let afforded = scope.retry_budget.left(&allowance, now).covers(cost);
+        if is_retry && let Err(denied) = afforded {
+            *scope.counters.retries_denied.entry(denied).or_default() += 1;
+            return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
         }
         if !scope.tenant_has_share(ask.ticket.tenant, ask.demand.tokens(), settings, now) {
             return self.refuse(id, Reason::TenantCap.refusal(None, forbid), now);
+        }
+        if is_retry {
+            let _ = scope.retry_budget.spend(&allowance, cost, now);
         }
         if turn == Turn::Now && self.turn_to_probe(place, now).is_ok() {
             let held = self.hold(&ask.ticket, ask.demand, None, place, now);
@@ -358,7 +385,7 @@ impl Gate {
                 break;
             }
             self.set_wake(place, None);
-            self.renew_lease(place, now);
+            self.greet_keeper(place, now);
             self.scopes[place].look_at_ramp(&self.settings, now);
             self.pump(place, now);
         }
@@ -399,11 +426,12 @@ impl Gate {
             }
             let scope = &self.scopes[place];
             let Some(head) = scope.queue.head() else { break None };
-            let demand = scope.estimator.reserve(&self.requests[&head.request].guess);
+            let demand = scope.estimator.reserve(&self.requests[&head.request].terms.guess);
             let (next, demand) = match scope.may_start(&head, &demand, &self.settings, now) {
                 Ok(()) => (head, demand),
                 Err(wake) => match self.instead_of(&head, place, now) {
-                    Some(other) => other,
+                    Some(Ok(other)) => other,
+                    Some(Err(other)) => break wake.into_iter().chain(other).min(),
                     None => break wake,
                 },
             };
@@ -417,12 +445,13 @@ impl Gate {
                 }
             }
             self.scopes[place].queue.take(next.request);
-            let held = self.hold(&next, demand, None, place, now);
-            self.start(next.request, Some(held), now);
+            let reserved = self.hold(&next, demand, None, place, now);
+            self.start(next.request, Some(reserved), now);
         };
         let scope = &self.scopes[place];
         let deadline = scope.queue.next_deadline();
-        let timers = deadline.into_iter().chain(scope.lease_due()).chain(scope.ramp_due());
+        let probe = scope.keeping.as_ref().and_then(Keeping::next_probe);
+        let timers = [deadline, scope.lease_due(), scope.ramp_due(), probe].into_iter().flatten();
         let wake = wake.into_iter().chain(timers).min();
         self.set_wake(place, wake);
     }
@@ -439,12 +468,18 @@ impl Gate {
     }
 
     /// Whose turn it is when the head waits for its own lane's share only.
-    fn instead_of(&self, head: &Ticket, place: usize, now: Mono) -> Option<(Ticket, Demand)> {
+    /// `None` where there is nobody else; `Err` is when that one may start.
+    fn instead_of(
+        &self,
+        head: &Ticket,
+        place: usize,
+        now: Mono,
+    ) -> Option<Result<(Ticket, Demand), Option<Mono>>> {
         let scope = &self.scopes[place];
         let other = scope.queue.head_of(Lane::Interactive).filter(|_| head.lane == Lane::Batch)?;
-        let demand = scope.estimator.reserve(&self.requests[&other.request].guess);
-        let starts = scope.may_start(&other, &demand, &self.settings, now).is_ok();
-        starts.then_some((other, demand))
+        let demand = scope.estimator.reserve(&self.requests[&other.request].terms.guess);
+        let may = scope.may_start(&other, &demand, &self.settings, now);
+        Some(may.map(|()| (other, demand)))
     }
 
     /// Debits the scope for an attempt that starts now, and counts its wait.
@@ -491,9 +526,9 @@ impl Gate {
             self.reopenings[scope.provider].began(request.scope, now);
         }
         scope.breaker.started(now);
-        scope.counters.tokens_estimated += request.guess.tokens();
+        scope.counters.tokens_estimated += request.terms.guess.tokens();
         if newly_admitted {
-            scope.counters.admitted[request.lane] += 1;
+            scope.counters.admitted[request.terms.lane] += 1;
             if let Some(original) = scope.originals.get_mut(request.identity)
                 && !std::mem::replace(&mut original.admitted, true)
             {
@@ -505,7 +540,14 @@ impl Gate {
 
     /// Gives back what an attempt held, and says how it ended. `charged`: what it cost, `None` for
     /// nothing.
-    fn end_attempt(&mut self, id: RequestId, charged: Option<Demand>, outcome: Outcome, now: Mono) {
+    fn end_attempt(
+        &mut self,
+        id: RequestId,
+        charged: Option<Demand>,
+        outcome: Outcome,
+        meters: &[MeterReading],
+        now: Mono,
+    ) {
         let request = self.request_mut(id);
         let (Phase::Upstream { started, held, .. } | Phase::Streaming { started, held }) =
             request.phase
@@ -519,12 +561,12 @@ impl Gate {
         let took = now.saturating_since(started);
         scope.counters.attempt_duration.observe(took);
         if charged.is_some() {
-            scope.served_in(took.as_secs_f64());
+            scope.served_in(took.as_secs_f64(), now);
         }
         if let Some(held) = held {
             scope.budget.settle(&held.reservation, charged, now);
         }
-        self.report(place, held, charged, outcome, now);
+        self.report(place, held, charged, outcome, meters, now);
     }
 
     fn deliver(&mut self, id: RequestId, forbid_retry: bool) {
@@ -541,7 +583,7 @@ impl Gate {
         let scope = &mut self.scopes[place];
         scope.queue.remove(id);
         *scope.counters.expired.entry(Stage::Queue).or_default() += 1;
-        if self.requests[&id].deferrable {
+        if self.requests[&id].terms.deferrable {
             return self.defer(id, Duration::ZERO, now);
         }
         let forbid = self.settings.retry_owner == RetryOwner::Gateway;
@@ -550,11 +592,11 @@ impl Gate {
 
     fn refuse(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
         let request = &self.requests[&id];
-        if request.deferrable && refusal.reason.passes() {
+        if request.terms.deferrable && refusal.reason.passes() {
             return self.defer(id, refusal.retry_after.unwrap_or_default(), now);
         }
         let counters = &mut self.scopes[request.scope].counters;
-        *counters.shed.entry((request.lane, refusal.reason)).or_default() += 1;
+        *counters.shed.entry((request.terms.lane, refusal.reason)).or_default() += 1;
         counters.tenant(&request.tenant_name).refused += 1;
         self.answer_refusal(id, refusal, now);
     }
@@ -563,7 +605,7 @@ impl Gate {
     fn defer(&mut self, id: RequestId, not_before: Duration, now: Mono) {
         let request = &self.requests[&id];
         let scope = &mut self.scopes[request.scope];
-        scope.counters.deferred[request.lane] += 1;
+        scope.counters.deferred[request.terms.lane] += 1;
         if let Some(original) = scope.originals.get_mut(request.identity) {
             original.log(chain("deferred", now));
         }

@@ -51,6 +51,7 @@ fn head(status: u16, class: Class, hint_ms: Option<u64>) -> Head {
         hint: hint_ms.map(Duration::from_millis),
         code: Some("code".to_owned()),
         meter: (status == 429).then_some(Meter::Tokens),
+        forbids_retry: false,
         meters: Vec::new(),
     }
 }
@@ -152,7 +153,10 @@ fn switched_off_everything_passes_once_and_refusals_come_back_unchanged() {
         assert_eq!(bench.delivered(id), Some(false), "delivered, and the client may retry");
     }
     assert_eq!(bench.scope().counters().attempts(), 500);
-    assert_eq!(bench.gate.poll_timeout(), None, "nothing is held");
+    while let Some(next) = bench.gate.poll_timeout() {
+        assert!(next < at(1_200.0), "nothing is held, and what is remembered is forgotten");
+        bench.gate.handle_timeout(next);
+    }
 }
 
 #[test]

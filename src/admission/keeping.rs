@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use super::shared::Mirror;
+use super::counters::PerLane;
+use super::queue::Lane;
+use super::shared::{Binding, Mirror};
 use crate::signal::Mono;
 
 /// Claims of one scope that may be on their way at the same time.
@@ -20,9 +22,12 @@ const FLOW_S: f64 = 3.0;
 /// One scope's dealings with its keeper.
 #[derive(Clone, Debug)]
 pub struct Keeping {
+    expected: u32,
     asked: u32,
-    /// The keeper said that asking sooner is useless.
-    not_before: Mono,
+    /// The keeper said that asking sooner is useless, by lane.
+    not_before: PerLane<Mono>,
+    /// What it said that keeps the lane waiting.
+    why: PerLane<Option<Binding>>,
     lost: Option<Mono>,
     probe_at: Mono,
     probing: bool,
@@ -33,12 +38,14 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// A keeper that has not been asked yet.
+    /// A keeper that has not been asked yet, for at least so many instances.
     #[must_use]
-    pub const fn new(now: Mono) -> Self {
+    pub fn new(expected: u32, now: Mono) -> Self {
         Self {
+            expected: expected.max(1),
             asked: 0,
-            not_before: now,
+            not_before: PerLane::both(now),
+            why: PerLane::default(),
             lost: None,
             probe_at: now,
             probing: false,
@@ -66,10 +73,11 @@ impl Keeping {
         self.mirror.as_ref()
     }
 
-    /// Instances that shared the scope when the keeper last answered, this one among them.
+    /// Instances that shared the scope when the keeper last answered, this one among them, and at
+    /// least as many as are expected.
     #[must_use]
     pub fn instances(&self) -> u32 {
-        self.mirror.as_ref().map_or(1, |(mirror, _)| mirror.instances.max(1))
+        self.mirror.as_ref().map_or(1, |(mirror, _)| mirror.instances).max(self.expected)
     }
 
     /// Claims on their way.
@@ -78,51 +86,77 @@ impl Keeping {
         self.asked
     }
 
-    /// Whether the keeper is to be asked for the next start. `Err` is when it may be, `None` when
-    /// an answer must come first.
-    pub(super) fn may_ask(&self, now: Mono) -> Result<(), Option<Mono>> {
-        if self.asked >= CLAIMS_MAX {
+    /// Whether the keeper is to be asked for the next start of a lane. `Err` is when it may be, `None`
+    /// when an answer must come first.
+    pub(super) fn may_ask(
+        &self,
+        lane: Lane,
+        claims_max: u32,
+        now: Mono,
+    ) -> Result<(), Option<Mono>> {
+        if self.asked >= claims_max.min(CLAIMS_MAX) {
             return Err(None);
         }
-        if self.not_before > now { Err(Some(self.not_before)) } else { Ok(()) }
+        let not_before = self.not_before[lane];
+        if not_before > now { Err(Some(not_before)) } else { Ok(()) }
     }
 
     /// Whether a silent keeper is to be asked once more now.
     pub(super) fn probe_is_due(&self, now: Mono) -> bool {
-        self.lost.is_some() && !self.probing && now >= self.probe_at
+        self.next_probe().is_some_and(|at| at <= now)
+    }
+
+    /// When a silent keeper is asked next.
+    pub(super) fn next_probe(&self) -> Option<Mono> {
+        (self.lost.is_some() && !self.probing).then_some(self.probe_at)
     }
 
     /// A claim goes out.
     pub(super) const fn ask(&mut self) {
         self.asked += 1;
-        self.probing = self.lost.is_some();
     }
 
-    /// The keeper has answered a claim. True when it had been silent.
-    pub(super) const fn answered(&mut self) -> bool {
+    /// A claim has come back, with an answer or without.
+    pub(super) const fn back(&mut self) {
         self.asked = self.asked.saturating_sub(1);
+    }
+
+    /// A silent keeper is asked whether it is there.
+    pub(super) const fn probe(&mut self) {
+        self.probing = true;
+    }
+
+    /// The keeper has answered. True when it had been silent.
+    pub(super) const fn heard(&mut self) -> bool {
         self.probing = false;
         self.lost.take().is_some()
     }
 
     /// It has not. True when it had answered until now.
     pub(super) fn unheard(&mut self, now: Mono) -> bool {
-        self.asked = self.asked.saturating_sub(1);
         self.probing = false;
         self.unanswered += 1;
         self.probe_at = now + PROBE_EVERY;
         self.lost.replace(self.lost.unwrap_or(now)).is_none()
     }
 
-    /// Asking again is useless for so long; but another instance may change that sooner, so it is
-    /// done at least once a second.
-    pub(super) fn wait(&mut self, at_least: Duration, now: Mono) {
-        self.not_before = self.not_before.max(now + at_least.min(ASK_EVERY));
+    /// Asking again for a lane is useless for so long; but another instance may change that sooner,
+    /// so it is done at least once a second.
+    pub(super) fn wait(&mut self, lane: Lane, at_least: Duration, why: Binding, now: Mono) {
+        self.why[lane] = Some(why);
+        self.not_before[lane] = self.not_before[lane].max(now + at_least.min(ASK_EVERY));
     }
 
-    /// An answer's state.
-    pub(super) fn reflect(&mut self, mirror: Mirror, now: Mono) {
+    /// What kept a lane waiting when it last had to.
+    pub(super) fn why(&self, lane: Lane) -> Option<Binding> {
+        self.why[lane]
+    }
+
+    /// An answer's state. True when the number of instances has changed.
+    pub(super) fn reflect(&mut self, mirror: Mirror, now: Mono) -> bool {
+        let before = self.instances();
         self.mirror = Some((mirror, now));
+        self.instances() != before
     }
 
     /// Tokens were granted.

@@ -165,12 +165,13 @@ impl Metered {
         }
         match &mut self.window {
             Window::Fixed(window) => {
-                let limit = reading.limit.unwrap_or(self.limit.amount);
+                let limit = reading.limit.unwrap_or(0.0).max(self.limit.amount);
                 window.believe(limit - left, reading.reset, now);
             }
             // A long window has no pace that could hold back what others have taken.
             Window::Sliding(window) if self.pace.is_none() => {
-                let unseen = self.limit.amount - left - window.sum(now);
+                let limit = reading.limit.unwrap_or(0.0).max(self.limit.amount);
+                let unseen = limit - left - window.sum(now);
                 if unseen > 0.0 {
                     window.add(unseen, now);
                 }

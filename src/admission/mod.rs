@@ -29,6 +29,7 @@ mod said;
 mod scope;
 mod settings;
 mod shared;
+mod smoothed;
 mod tenants;
 mod window;
 

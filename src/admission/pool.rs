@@ -58,19 +58,18 @@ impl Pool {
     /// May one attempt of `instance` start now? Takes from every meter or from none.
     pub fn claim(&mut self, instance: &str, claim: &Claim, now: Mono) -> (Verdict, Mirror) {
         self.begin(instance, claim.in_flight, &claim.limits, &claim.rules, now);
-        let verdict = match self.judge(claim, now) {
-            Some((at_least, why)) => Verdict::Wait { at_least: at_least.min(NEVER), why },
-            None => {
-                // What dies with its instance stays charged: nobody settles it, and the provider
-                // may have done the work.
-                let held = self.budget.reserve(claim.demand, now);
-                self.budget.settle(&held, Some(claim.demand), now);
-                self.breaker.started(now);
-                if let Some(lease) = self.instances.get_mut(instance) {
-                    lease.in_flight = claim.in_flight + 1;
-                }
-                Verdict::Granted(Receipt(micros(now)))
+        let verdict = if let Some((at_least, why)) = self.judge(claim, now) {
+            Verdict::Wait { at_least: at_least.min(NEVER), why }
+        } else {
+            // What dies with its instance stays charged: nobody settles it, and the provider may have
+            // done the work.
+            let held = self.budget.reserve(claim.demand, now);
+            self.budget.settle(&held, Some(claim.demand), now);
+            self.breaker.started(now);
+            if let Some(lease) = self.instances.get_mut(instance) {
+                lease.in_flight = claim.in_flight + 1;
             }
+            Verdict::Granted(Receipt(micros(now)))
         };
         (verdict, self.mirror(&claim.limits, now))
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::shared::Binding;
 use crate::dialect::Meter;
 
 /// Why a request was refused.
@@ -27,6 +28,8 @@ pub enum Reason {
     QueueExpired,
     /// The breaker is open.
     Breaker,
+    /// It cannot be answered before its caller's deadline.
+    Deadline,
     /// The same original is already under way.
     InProgress,
     /// The original has used up its attempts.
@@ -63,6 +66,16 @@ impl Reason {
         }
     }
 
+    /// The reason for which the keeper of the scope's state lets nobody start.
+    #[must_use]
+    pub const fn bound_by(binding: Binding) -> Self {
+        match binding {
+            Binding::Meter(meter) => Self::of(meter),
+            Binding::Pause => Self::Paused,
+            Binding::Breaker => Self::Breaker,
+        }
+    }
+
     /// The label in metrics: the error code without `weir_`.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -83,6 +96,7 @@ impl Reason {
             Self::QueueFull => "weir_queue_full",
             Self::QueueExpired => "weir_queue_expired",
             Self::Breaker => "weir_breaker_open",
+            Self::Deadline => "weir_deadline",
             Self::InProgress => "weir_original_in_progress",
             Self::Attempts => "weir_attempts_exhausted",
             Self::RetryBudget => "weir_retry_budget",
@@ -101,6 +115,7 @@ impl Reason {
             Self::QueueFull
             | Self::QueueExpired
             | Self::Breaker
+            | Self::Deadline
             | Self::StoreLost
             | Self::Draining => 503,
             _ => 429,
@@ -150,6 +165,9 @@ impl Reason {
             }
             Self::Breaker => {
                 "the breaker is open because the provider fails; it probes by itself; see breaker.enabled"
+            }
+            Self::Deadline => {
+                "the provider takes longer than the caller waits; allow more time (x-weir-deadline-ms)"
             }
             Self::InProgress => {
                 "the same request is already under way; wait for its answer instead of sending it again"

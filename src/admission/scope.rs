@@ -20,19 +20,23 @@ use super::counters::Counters;
 use super::estimate::Estimator;
 use super::identity::Originals;
 use super::keeping::{Keeping, PROBE_EVERY};
+use super::meter::Metered;
 use super::queue::{Ahead, Lane, Order, Policy as QueuePolicy, Queue, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
 use super::retry::{Allowance, Cost, RetryBudget, WINDOW};
 use super::said::Said;
 use super::settings::{RetryOwner, Settings};
 use super::shared::Demand;
+use super::smoothed::Smoothed;
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 
 /// Tenants with a bucket of their own when `tenant.cap_ratio` is below one; the rest share one.
 const TENANTS_MAX: usize = 1_024;
-/// Weight of the newest attempt in the mean service time.
-const SERVICE_TIME_GAIN: f64 = 0.1;
+/// Without knowing better, an attempt that takes longer is slow.
+const SLOW: Duration = Duration::from_secs(10);
+/// What was learned of service times is believed for so long after the last.
+const SERVICE_KEPT: Duration = Duration::from_secs(30);
 /// Retry-After is spread over this share, so that refused clients do not come back in step.
 const COME_BACK_SPREAD: f64 = 0.25;
 /// A wait beyond this is not worth a number.
@@ -99,7 +103,8 @@ pub struct Scope {
     pub(super) pause: Pause,
     pub(super) woken_at: Mono,
     pub(super) in_flight: u32,
-    pub(super) service_time_s: Option<f64>,
+    service: Smoothed,
+    served_at: Mono,
     ramping: Option<Ramping>,
     pub(super) wake: Option<Mono>,
 }
@@ -141,7 +146,8 @@ impl Scope {
             pause: Pause::default(),
             woken_at: now,
             in_flight: 0,
-            service_time_s: None,
+            service: Smoothed::at(0.0),
+            served_at: now,
             ramping: None,
             wake: None,
         };
@@ -152,9 +158,11 @@ impl Scope {
     /// Applies the share of the quota that settings, the rate factor and a silent keeper leave.
     pub(super) fn set_rates(&mut self, settings: &Settings, now: Mono) {
         self.adaptive.freeze(!settings.adaptive);
-        let share = settings.rate_factor * self.ramp_level() * self.local_share();
-        self.budget.set(&self.config.allowances(share), self.adaptive.factor(), now);
-        let rate = self.lane_rate().map(|rate| rate * share * self.adaptive.factor());
+        let share = settings.rate_factor * self.ramp_level();
+        let allowances = self.config.allowances(share * self.local_share());
+        self.budget.set(&allowances, self.adaptive.factor(), now);
+        let share = share * self.instance_share() * self.adaptive.factor();
+        let rate = self.lane_rate().map(|rate| rate * share);
         let batch = 1.0 - settings.interactive_reserved_ratio;
         let backfill = (1.0 - self.config.policy.ingest_reserved).min(batch);
         let burst = self.config.burst;
@@ -231,6 +239,9 @@ impl Scope {
         if self.without_keeper(ask.ticket.lane) == Some(WithoutStore::Closed) {
             return refuse(Reason::StoreLost, Some(PROBE_EVERY));
         }
+        if ask.deadline.is_some_and(|deadline| now + self.soonest_service(now) > deadline) {
+            return refuse(Reason::Deadline, None);
+        }
         // Whoever need not wait needs no place to wait in.
         if self.queue.is_empty()
             && self.may_start(&ask.ticket, &ask.demand, settings, now).is_ok()
@@ -254,20 +265,28 @@ impl Scope {
     /// Little's law per limit: what is ahead over the rate at which it leaves; the longest binds.
     fn expected_wait(&self, ask: &Ask, now: Mono) -> (Duration, Reason) {
         let ahead = self.queue.ahead(&ask.ticket);
+        let why = self.keeping.as_ref().and_then(|keeping| keeping.why(ask.ticket.lane));
         let by_budget = self.keeper_wait(ask.demand.tokens() + ahead.tokens, now).map_or_else(
             || match self.budget.wait(&ask.demand, &ahead, now) {
                 Ok((wait, meter)) => (wait, Reason::of(meter.unwrap_or(Meter::Requests))),
                 Err(meter) => (Duration::MAX, Reason::of(meter)),
             },
-            |wait| (wait, Reason::QuotaTokens),
+            |wait| (wait, why.map_or(Reason::QuotaTokens, Reason::bound_by)),
         );
+        let by_lane = self.lane_wait(&ask.ticket, ahead.tokens, ahead.requests, now);
+        let by_lane = by_lane.unwrap_or(Duration::MAX);
         let paused = self.woken_at.saturating_since(now);
         let permits = f64::from(self.permits_now());
         let before = (ahead.requests + f64::from(self.in_flight) + 1.0 - permits).max(0.0);
-        let by_permits = self.service_time_s.unwrap_or(0.0) * before / permits;
-        let by_permits = Duration::try_from_secs_f64(by_permits).unwrap_or(Duration::MAX);
+        let by_permits = self.service_time(now).as_secs_f64() * before / permits;
+        let by_permits = seconds(by_permits);
         let mut longest = by_budget;
-        for other in [(paused, Reason::Paused), (by_permits, Reason::Concurrency)] {
+        let others = [
+            (by_lane, Reason::QuotaTokens),
+            (paused, Reason::Paused),
+            (by_permits, Reason::Concurrency),
+        ];
+        for other in others {
             if other.0 > longest.0 {
                 longest = other;
             }
@@ -283,24 +302,58 @@ impl Scope {
         settings: &Settings,
         now: Mono,
     ) -> Duration {
+        self.start_by(deadline, Duration::ZERO, settings, now).saturating_since(now)
+    }
+
+    /// When it is too late to start for a request that has `waited` in the queue so far. Time at the
+    /// provider is no waiting.
+    pub(super) fn start_by(
+        &self,
+        deadline: Option<Mono>,
+        waited: Duration,
+        settings: &Settings,
+        now: Mono,
+    ) -> Mono {
         let queue = Duration::try_from_secs_f64(settings.queue_max_age_s).unwrap_or(Duration::MAX);
-        let service = self.service_time();
-        deadline.map_or(queue, |deadline| {
-            queue.min(deadline.saturating_since(now).saturating_sub(service))
-        })
+        let by_age = now + queue.saturating_sub(waited);
+        let service = self.service_time(now);
+        deadline.map_or(by_age, |deadline| by_age.min(deadline - service))
     }
 
     /// How long an attempt takes of late, zero while unknown.
-    pub(super) fn service_time(&self) -> Duration {
-        Duration::try_from_secs_f64(self.service_time_s.unwrap_or(0.0)).unwrap_or(Duration::ZERO)
+    pub(super) fn service_time(&self, now: Mono) -> Duration {
+        self.recent_service(now).map_or(Duration::ZERO, |service| seconds(service.mean()))
+    }
+
+    /// How long an attempt takes at the least, zero while unknown: who has less time need not start.
+    fn soonest_service(&self, now: Mono) -> Duration {
+        self.recent_service(now).map_or(Duration::ZERO, |service| seconds(service.low()))
+    }
+
+    /// Whether an attempt without an answer has taken longer than answers take.
+    pub(super) fn is_slow(&self, took: Duration, now: Mono) -> bool {
+        let usual = self.recent_service(now).map(|service| seconds(service.high()));
+        took > usual.map_or(SLOW, |usual| usual * 2)
+    }
+
+    /// What is known of service times. It is forgotten when nothing is served any more, so that
+    /// whoever was refused for it gets another try.
+    fn recent_service(&self, now: Mono) -> Option<&Smoothed> {
+        let is_recent = now.saturating_since(self.served_at) <= SERVICE_KEPT;
+        Some(&self.service).filter(|service| service.is_known() && is_recent)
     }
 
     /// Calls that may be open at the same time.
     #[must_use]
     pub fn permits_now(&self) -> u32 {
         let own = self.permits.limit();
-        let shared = self.keeping.is_some();
-        self.config.concurrency.filter(|_| !shared).map_or(own, |limit| own.min(limit)).max(1)
+        let limit = match (&self.keeping, self.config.concurrency) {
+            // The keeper counts the calls of all instances.
+            (Some(_), _) if self.keeper_answers() => None,
+            (Some(keeping), limit) => limit.map(|limit| limit / keeping.instances()),
+            (None, limit) => limit,
+        };
+        limit.map_or(own, |limit| own.min(limit)).max(1)
     }
 
     /// Whether the next of the queue may start now; the instant to look again at otherwise.
@@ -319,24 +372,44 @@ impl Scope {
         if settings.breaker && !self.keeper_answers() {
             self.breaker.permits(now).map_err(Some)?;
         }
+        if self.without_keeper(ticket.lane) == Some(WithoutStore::Closed) {
+            return Err(None);
+        }
         let asked = self.keeping.as_ref().map_or(0, Keeping::asked);
         if self.in_flight + asked >= self.permits_now() {
             return Err(None);
         }
-        let mut wait = if self.keeper_answers() {
+        let wait = if self.keeper_answers() {
             Duration::ZERO
         } else {
             self.budget.wait(demand, &Ahead::default(), now).map_err(|_| None)?.0
         };
+        let wait = wait.max(self.lane_wait(ticket, 0.0, 0.0, now).ok_or(None)?);
+        if wait.is_zero() { Ok(()) } else { Err(Some(now + wait)) }
+    }
+
+    /// Time until a lane's own share allows a request behind others of it; `None` when never.
+    fn lane_wait(
+        &self,
+        ticket: &Ticket,
+        tokens: f64,
+        requests: f64,
+        now: Mono,
+    ) -> Option<Duration> {
+        let ahead = if self.lane_amount(1.0).to_bits() == self.lane_amount(2.0).to_bits() {
+            requests
+        } else {
+            tokens
+        };
+        let mut wait = Duration::ZERO;
         let lanes = [
             self.batch.as_ref().filter(|_| ticket.lane == Lane::Batch),
             self.backfill.as_ref().filter(|_| ticket.backfill),
         ];
         for bucket in lanes.into_iter().flatten() {
-            let amount = self.lane_amount(demand.tokens());
-            wait = wait.max(bucket.wait(amount, 0.0, now).ok_or(None)?);
+            wait = wait.max(bucket.wait(self.lane_amount(ticket.tokens), ahead, now)?);
         }
-        if wait.is_zero() { Ok(()) } else { Err(Some(now + wait)) }
+        Some(wait)
     }
 
     /// Debits a tenant's share; false when it has none left.
@@ -347,26 +420,37 @@ impl Scope {
         settings: &Settings,
         now: Mono,
     ) -> bool {
-        let Some(tpm) = self.config.tpm.filter(|_| settings.tenant_cap_ratio < 1.0) else {
+        let Some(rate) = self.lane_rate().filter(|_| settings.tenant_cap_ratio < 1.0) else {
             return true;
         };
+        let amount = self.lane_amount(tokens);
         let known = self.tenants.contains_key(&tenant) || self.tenants.len() < TENANTS_MAX;
         let key = if known { tenant } else { TenantId(u32::MAX) };
-        let rate = tpm * settings.rate_factor * settings.tenant_cap_ratio / 60.0;
+        let share = settings.rate_factor * settings.tenant_cap_ratio * self.instance_share();
+        let rate = rate * share;
         let bucket =
             self.tenants.entry(key).or_insert_with(|| Bucket::new(rate, self.config.burst, now));
         let slack = rate * settings.queue_max_age_s;
-        if bucket.level(now) + slack < tokens {
+        if bucket.level(now) + slack < amount {
             return false;
         }
-        bucket.take(tokens, now);
+        bucket.take(amount, now);
         true
+    }
+
+    /// Every tenant begins anew: the cap is another.
+    pub(super) fn forget_tenant_shares(&mut self) {
+        self.tenants.clear();
     }
 
     /// In shadow mode: what enforcement would have said. Keeps the budget as if it had enforced,
     /// with the debt standing for the queue.
     pub(super) fn judge_in_shadow(&mut self, ask: &Ask, settings: &Settings, now: Mono) {
-        if let Err(refusal) = self.judge(ask, settings, now) {
+        // What is only counted asks no keeper: this instance's own share stands for it.
+        let keeping = self.keeping.take();
+        let judged = self.judge(ask, settings, now);
+        self.keeping = keeping;
+        if let Err(refusal) = judged {
             *self.counters.would_shed.entry(refusal.reason).or_default() += 1;
         } else {
             let held = self.budget.reserve(ask.demand, now);
@@ -378,11 +462,13 @@ impl Scope {
     pub(super) fn tidy(&mut self, now: Mono) {
         self.budget.tidy(now);
         self.originals.tidy(now);
+        // A full bucket says no more than a new one.
+        self.tenants.retain(|_, bucket| bucket.headroom(now) < 1.0);
     }
 
-    pub(super) fn served_in(&mut self, seconds: f64) {
-        let mean = self.service_time_s.get_or_insert(seconds);
-        *mean += SERVICE_TIME_GAIN * (seconds - *mean);
+    pub(super) fn served_in(&mut self, seconds: f64, now: Mono) {
+        self.service.learn(seconds);
+        self.served_at = now;
     }
 
     /// The name.
@@ -431,6 +517,23 @@ impl Scope {
     #[must_use]
     pub const fn said(&self) -> &Said {
         &self.said
+    }
+
+    /// What the provider should have left of a whole meter, by our own count or by that of all
+    /// instances, and how many seconds ago that was so; unknown until the keeper has answered.
+    #[must_use]
+    pub fn own_left(&self, meter: &Metered, now: Mono) -> Option<(f64, f64)> {
+        let Some(keeping) = &self.keeping else { return Some((meter.own_left(now), 0.0)) };
+        let (mirror, at) = keeping.mirror()?;
+        let same = |known: &&Metered| {
+            let (a, b) = (known.limit(), meter.limit());
+            (a.meter, a.window) == (b.meter, b.window)
+        };
+        let place = self.budget.meters().iter().position(|known| same(&known))?;
+        // The keeper counts what is left of our share; the rest of the quota nobody has used.
+        let kept_back = meter.quota() - meter.limit().amount;
+        let left = mirror.left.get(place)? + kept_back.max(0.0);
+        Some((left, now.saturating_since(*at).as_secs_f64()))
     }
 
     /// How far reservations lie from charges of late, as a share of the charge.
@@ -499,11 +602,15 @@ impl Scope {
     }
 }
 
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
 fn queue_policy(policy: &Policy, settings: &Settings) -> QueuePolicy {
     let depth_max = settings.queue_max_depth as usize;
     QueuePolicy {
         batch_share: policy.batch_trickle,
-        backfill_share: 0.0,
+        backfill_share: policy.backfill_trickle,
         order: if policy.adaptive_lifo {
             Order::NewestWhenHalfFull { depth_max }
         } else {

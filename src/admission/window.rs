@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::signal::Mono;
 
 /// Cells of a sliding window.
-pub const CELLS: u64 = 240;
+const CELLS: u64 = 240;
 /// Kept cells: the window's and the one that is filling.
-const KEPT: usize = CELLS as usize + 1;
+const KEPT: usize = 241;
 /// What is left of a sum after everything has been taken away again: rounding.
 const DUST: f64 = 1e-6;
 
@@ -109,8 +109,9 @@ impl Sliding {
                 cells[place(cell)] = 0.0;
             }
         }
+        // With no cell left, what the sum still holds is rounding.
         if number > self.newest + CELLS || self.sum < DUST {
-            self.sum = self.sum.max(0.0);
+            self.sum = 0.0;
         }
         self.newest = number;
     }
@@ -163,6 +164,10 @@ impl Fixed {
 
     /// The provider counts at least `used` in a window that ends after `reset`, if it says when.
     pub fn believe(&mut self, used: f64, reset: Option<Duration>, now: Mono) {
+        if reset.is_some_and(|reset| reset.is_zero()) {
+            // The window is just ending: it says nothing about the next.
+            return;
+        }
         self.advance(now);
         self.used = self.used.max(used);
         if let Some(reset) = reset.filter(|reset| nanos(*reset) <= self.window_ns) {

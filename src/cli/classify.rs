@@ -2,6 +2,7 @@
 
 mod line;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use color_eyre::eyre::{Result, eyre};
@@ -104,11 +105,11 @@ fn in_words(id: &Json, seen: &Classified) -> String {
     };
     head += seen.class.word();
     if let Some(meter) = seen.meter {
-        head += &format!("  {}", meter.word());
+        let _ = write!(head, "  {}", meter.word());
     }
     if let (Some(hint), Some(source)) = (seen.hint, seen.hint_source) {
         let absurd = if seen.absurd { ", absurd" } else { "" };
-        head += &format!("  wait {} s ({}{absurd})", hint.as_secs_f64(), source.word());
+        let _ = write!(head, "  wait {} s ({}{absurd})", hint.as_secs_f64(), source.word());
     }
     let mut lines = vec![head];
     lines.extend(seen.meters.iter().map(meter_line));
@@ -126,10 +127,10 @@ fn meter_line(reading: &MeterReading) -> String {
         count(reading.limit)
     );
     if let Some(reset) = reading.reset {
-        line += &format!(", full in {} s", reset.as_secs_f64());
+        let _ = write!(line, ", full in {} s", reset.as_secs_f64());
     }
     if let Some(window) = reading.window {
-        line += &format!(", per {} s", window.as_secs_f64());
+        let _ = write!(line, ", per {} s", window.as_secs_f64());
     }
     line
 }

@@ -78,6 +78,10 @@ pub struct StoreConfig {
     /// Milliseconds that one decision may take, at most 50; then the gate decides locally.
     #[serde(default = "default_decision_ms")]
     pub decision_ms: u64,
+    /// Instances that are expected at least: an instance that cannot reach the store from its start
+    /// takes the share of one of so many.
+    #[serde(default = "default_instances")]
+    pub instances: u32,
     /// Seconds after which the share of a silent instance goes back to the others.
     #[serde(default = "default_lease_s")]
     pub lease_s: f64,
@@ -85,6 +89,10 @@ pub struct StoreConfig {
 
 const fn default_decision_ms() -> u64 {
     45
+}
+
+const fn default_instances() -> u32 {
+    1
 }
 
 const fn default_lease_s() -> f64 {
@@ -124,6 +132,10 @@ impl StoreConfig {
             let remedy = "write how long a request may wait for a decision";
             return Err(ConfigError::new("gateway.store.decision_ms", message, remedy));
         }
+        if self.instances == 0 {
+            let message = "0 instances share nothing";
+            return Err(ConfigError::new("gateway.store.instances", message, "write 1 or more"));
+        }
         if !(1.0..=300.0).contains(&self.lease_s) {
             let message = format!("{} is not from 1 to 300", self.lease_s);
             let remedy = "write seconds, longer than a pause of the process";
@@ -144,6 +156,8 @@ pub struct KeyConfig {
     /// May name another tenant in `x-weir-tenant`.
     #[serde(default)]
     pub trusted: bool,
+    /// The tenant's share against others that wait: 1 without it.
+    pub weight: Option<f64>,
 }
 
 fn default_instance() -> String {
@@ -228,6 +242,10 @@ impl GatewayConfig {
             ));
         }
         self.store.as_ref().map_or(Ok(()), StoreConfig::check)?;
+        for (index, key) in self.keys.iter().enumerate() {
+            let place = format!("gateway.key[{index}].weight");
+            key.weight.map_or(Ok(()), |weight| positive(&place, weight, ""))?;
+        }
         self.base_settings().map(drop)
     }
 
@@ -297,7 +315,7 @@ pub fn scopes(entries: &[ScopeEntry]) -> Result<Vec<ScopeConfig>, ConfigError> {
             let remedy = "give every quota one [[scope]], with all its models";
             return Err(ConfigError::new(place("name"), message, remedy));
         }
-        check_scope(entry, &place)?;
+        check_scope(entry, place)?;
         entry.dialect().map_err(|error| ConfigError { key: place(&error.key), ..error })?;
         for (number, model) in entry.models.iter().enumerate() {
             if let Some(first) = owners.insert(model, &entry.name) {

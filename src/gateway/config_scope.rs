@@ -59,6 +59,9 @@ pub struct ScopeEntry {
     pub usd_per_million_tokens: Option<f64>,
     /// Share of started tokens that batch work gets while interactive work waits; 0 without it.
     pub batch_trickle_ratio: Option<f64>,
+    /// Share of the batch lane's started tokens that backfill gets while production ingest waits; 0
+    /// without it.
+    pub backfill_trickle_ratio: Option<f64>,
     /// Share of the quota that backfill leaves to production ingest; 0.2 without it.
     pub ingest_reserved_ratio: Option<f64>,
     /// Serve the newest first within a tenant while a lane is over half full.
@@ -174,6 +177,7 @@ impl ScopeEntry {
             usd_per_million_tokens: self.usd_per_million_tokens,
             policy: Policy {
                 batch_trickle: self.batch_trickle_ratio.unwrap_or(policy.batch_trickle),
+                backfill_trickle: self.backfill_trickle_ratio.unwrap_or(policy.backfill_trickle),
                 ingest_reserved: self.ingest_reserved_ratio.unwrap_or(policy.ingest_reserved),
                 adaptive_lifo: self.adaptive_lifo,
                 faults_in_row: self.breaker_faults_in_row.unwrap_or(policy.faults_in_row),
@@ -196,7 +200,7 @@ impl ScopeEntry {
 /// Checks what the types of one scope cannot; `place` makes the dotted key of a key.
 pub(super) fn check_scope(
     entry: &ScopeEntry,
-    place: impl Fn(&str) -> String,
+    place: impl Fn(&str) -> String + Copy,
 ) -> Result<(), ConfigError> {
     let of = format!(" (scope `{}`)", entry.name);
     let numbers = [
@@ -230,12 +234,13 @@ pub(super) fn check_scope(
         ));
     }
     let shares = [
-        ("batch_trickle_ratio", entry.batch_trickle_ratio),
-        ("ingest_reserved_ratio", entry.ingest_reserved_ratio),
+        ("batch_trickle_ratio", entry.batch_trickle_ratio, 0.5),
+        ("backfill_trickle_ratio", entry.backfill_trickle_ratio, 0.5),
+        ("ingest_reserved_ratio", entry.ingest_reserved_ratio, 1.0),
     ];
-    for (key, share) in shares {
-        if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            let message = format!("must be a share from 0 to 1{of}");
+    for (key, share, most) in shares {
+        if share.is_some_and(|share| !(0.0..=most).contains(&share)) {
+            let message = format!("must be a share from 0 to {most}{of}");
             return Err(ConfigError::new(place(key), message, "correct it"));
         }
     }

@@ -18,6 +18,7 @@ const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
 type LaneCount = fn(&Scope, Lane) -> u64;
 type TenantCount = fn(&TenantCounters) -> f64;
 type ScopeHistogram = fn(&Scope) -> &Histogram;
+type KeeperGauge = fn(&Keeping, Mono) -> f64;
 
 /// What the text says beside the gate's own counts.
 #[derive(Clone, Debug)]
@@ -128,6 +129,7 @@ fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
             let status = match ending {
                 Ending::Status(status) => status.to_string(),
                 Ending::Timeout => "timeout".to_owned(),
+                Ending::Deadline => "deadline".to_owned(),
                 Ending::Transport => "transport".to_owned(),
                 Ending::Cancelled => "cancelled".to_owned(),
             };
@@ -216,8 +218,10 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
         for meter in scope.budget().meters().iter().filter(whole) {
             let labels = (&**scope.name(), meter.limit().meter.word(), "own");
             limit.push((labels, meter.quota()));
-            remaining.push((labels, meter.own_left(now)));
-            age.push((labels, 0.0));
+            if let Some((left, seconds)) = scope.own_left(meter, now) {
+                remaining.push((labels, left));
+                age.push((labels, seconds));
+            }
         }
     }
     page.family(
@@ -225,7 +229,8 @@ fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
         "gauge",
         "Own count of what is left minus the provider's, over the limit, at the last reading.",
     );
-    for scope in scopes {
+    // One of several instances cannot tell others' use from drift.
+    for scope in scopes.iter().filter(|scope| scope.keeping().is_none()) {
         for meter in scope.budget().meters() {
             let labels = [("scope", &**scope.name()), ("meter", meter.limit().meter.word())];
             if let Some(drift) = meter.drift() {
@@ -388,7 +393,7 @@ fn keeper(page: &mut Page, scopes: &[Scope], now: Mono) {
     if kept.is_empty() {
         return;
     }
-    let families: [(&str, &str, fn(&Keeping, Mono) -> f64); 3] = [
+    let families: [(&str, &str, KeeperGauge); 3] = [
         ("weir_store_up", "1 while the store of the shared budget answers.", |kept, _| {
             f64::from(u8::from(kept.lost_since().is_none()))
         }),

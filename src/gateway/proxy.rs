@@ -60,8 +60,17 @@ pub struct Proxy {
     other_models: Option<ScopeId>,
     /// Whose dialect answers are read in, by scope.
     dialects: Vec<Provider>,
-    /// Tenant and trust by fingerprint of the key.
-    keys: BTreeMap<[u8; 32], (Arc<str>, bool)>,
+    /// Callers by fingerprint of the key.
+    keys: BTreeMap<[u8; 32], Caller>,
+}
+
+/// Whoever a key belongs to.
+#[derive(Clone, Debug)]
+struct Caller {
+    tenant: Arc<str>,
+    /// May name another tenant.
+    trusted: bool,
+    weight: f64,
 }
 
 /// What is read of a request's body. Values of any type: a wrong one is the provider's to refuse and
@@ -109,7 +118,8 @@ impl Proxy {
             .map(|(key, value)| {
                 let bearer = format!("Bearer {value}");
                 let print = *blake3::hash(bearer.as_bytes()).as_bytes();
-                (print, (Arc::from(key.tenant.as_str()), key.trusted))
+                let tenant = Arc::from(key.tenant.as_str());
+                (print, Caller { tenant, trusted: key.trusted, weight: key.weight.unwrap_or(1.0) })
             })
             .collect();
         Self {
@@ -202,7 +212,7 @@ impl Proxy {
         scope: ScopeId,
     ) -> Offer {
         let headers = &parts.headers;
-        let (tenant, trusted) = self.tenant(headers);
+        let Caller { tenant, trusted, weight } = self.caller(headers);
         let named = text(headers, "x-weir-tenant").filter(|_| trusted);
         let lane = text(headers, "x-weir-lane");
         Offer {
@@ -213,7 +223,7 @@ impl Proxy {
                 _ => Lane::Interactive,
             },
             backfill: lane == Some("backfill"),
-            weight: 1.0,
+            weight,
             repeatable: repeatable(parts),
             deferrable: false,
             tenant: named.map_or(tenant, Arc::from),
@@ -224,12 +234,14 @@ impl Proxy {
     }
 
     /// Who asks: the configured tenant of the key, else a fingerprint of the key.
-    fn tenant(&self, headers: &HeaderMap) -> (Arc<str>, bool) {
-        let Some(key) = headers.get(AUTHORIZATION) else { return (Arc::from("anonymous"), false) };
+    fn caller(&self, headers: &HeaderMap) -> Caller {
+        let stranger = |tenant| Caller { tenant, trusted: false, weight: 1.0 };
+        let Some(key) = headers.get(AUTHORIZATION) else {
+            return stranger(Arc::from("anonymous"));
+        };
         let print = blake3::hash(key.as_bytes());
-        self.keys
-            .get(print.as_bytes())
-            .map_or_else(|| (Arc::from(&print.to_hex()[..8]), false), Clone::clone)
+        let known = self.keys.get(print.as_bytes());
+        known.map_or_else(|| stranger(Arc::from(&print.to_hex()[..8])), Clone::clone)
     }
 
     /// How long the caller waits, end to end, by the headers of the contract in their order.
@@ -304,7 +316,9 @@ impl Proxy {
             Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
             Err(_) => {
                 let why = format!("no answer of the provider within {:.1} s", left.as_secs_f64());
-                (Ending::Timeout, StatusCode::GATEWAY_TIMEOUT, why)
+                let is_callers = left < self.attempt_timeout;
+                let ending = if is_callers { Ending::Deadline } else { Ending::Timeout };
+                (ending, StatusCode::GATEWAY_TIMEOUT, why)
             }
         };
         self.shell.with(|gate, now| gate.handle_failed(attempt, ending, now));
@@ -419,6 +433,7 @@ fn classified(answer: &dialect::Answer<'_>, provider: Provider) -> Head {
         hint: seen.hint,
         code: seen.code,
         meter: seen.meter,
+        forbids_retry: seen.should_retry == Some(false),
         meters: seen.meters,
     }
 }
@@ -516,7 +531,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// How often the caller says it has retried: Stainless SDKs count from 0, AWS SDKs from 1.
 /// Paths whose calls only read: the same question gives an answer and leaves nothing behind.
 const READS: [&str; 6] = [
     "/v1/embeddings",
@@ -534,6 +548,7 @@ fn repeatable(parts: &http::request::Parts) -> bool {
         || parts.headers.contains_key("idempotency-key")
 }
 
+/// How often the caller says it has retried: Stainless SDKs count from 0, AWS SDKs from 1.
 fn retry_mark(headers: &HeaderMap) -> u32 {
     if let Some(count) = text(headers, "x-stainless-retry-count") {
         return count.trim().parse().unwrap_or(0);

@@ -76,6 +76,7 @@ impl Gateway {
         if let Some(store) = &config.store {
             for scope in &mut gate_scopes {
                 scope.policy.lease = Duration::from_secs_f64(store.lease_s);
+                scope.policy.instances = store.instances;
             }
         }
         let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);

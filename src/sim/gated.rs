@@ -211,6 +211,7 @@ fn head(reply: &Reply) -> Head {
         hint,
         code: code.map(str::to_owned),
         meter,
+        forbids_retry: false,
         meters: reply.meters.to_vec(),
     }
 }

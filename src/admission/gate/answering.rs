@@ -74,6 +74,8 @@ impl Gate {
             let again = scope.originals.get_mut(identity).is_some_and(|o| o.attempts > 1);
             scope.counters.retry_successes += u64::from(again || tries > 1);
             self.request_mut(attempt.request).phase = Phase::Streaming { started, held };
+            // What it cost follows at its end.
+            self.report(place, held, estimated(held), outcome, &head.meters, now);
             return self.deliver(attempt.request, false);
         }
         let scope = &mut self.scopes[place];
@@ -89,8 +91,10 @@ impl Gate {
         let unprocessed = matches!(head.class, Class::TransientRateLimit | Class::PermanentQuota)
             || matches!(head.status, 503 | 529);
         let fate = if unprocessed { Fate::Unprocessed } else { Fate::Unknown };
-        self.end_attempt(attempt.request, None, outcome, now);
-        self.retry_or_deliver(attempt.request, head.class, fate, head.hint, now);
+        let charged = estimated(held.filter(|_| fate == Fate::Unknown));
+        self.end_attempt(attempt.request, charged, outcome, &head.meters, now);
+        let class = if head.forbids_retry { Class::BadRequest } else { head.class };
+        self.retry_or_deliver(attempt.request, class, fate, head.hint, now);
     }
 
     /// The attempt ended without an answer. `Ending::Timeout` and `Ending::Transport` are the
@@ -103,13 +107,22 @@ impl Gate {
         let scope = &mut self.scopes[place];
         scope.counters.unreachable += u64::from(!sent);
         if sent {
-            let class = Class::TemporaryOverload;
+            let class = match ending {
+                Ending::Deadline => Class::DeadlineExpired,
+                _ => Class::TemporaryOverload,
+            };
             *scope.counters.results.entry((class, ending)).or_default() += 1;
         }
-        let outcome = Outcome::Fault { overload: ending == Ending::Timeout };
+        let is_slow = self.scopes[place].is_slow(now.saturating_since(started), now);
+        let outcome = match ending {
+            // The caller's impatience says nothing about the provider.
+            Ending::Deadline if !is_slow => Outcome::Neither,
+            Ending::Deadline | Ending::Timeout => Outcome::Fault { overload: sent },
+            _ => Outcome::Fault { overload: false },
+        };
         self.heard(place, &outcome, enforced, started, now);
         // A request that was sent and never answered was probably worked on, and is charged.
-        self.end_attempt(attempt.request, estimated(held.filter(|_| sent)), outcome, now);
+        self.end_attempt(attempt.request, estimated(held.filter(|_| sent)), outcome, &[], now);
         let fate = if sent { Fate::Unknown } else { Fate::Unprocessed };
         self.retry_or_deliver(attempt.request, Class::TemporaryOverload, fate, None, now);
     }
@@ -124,12 +137,12 @@ impl Gate {
                 let identity = known.identity;
                 let scope = &mut self.scopes[place];
                 if let Some(used) = used {
-                    scope.estimator.learn(&known.guess, &used);
+                    scope.estimator.learn(&known.terms.guess, &used);
                     scope.counters.tokens_actual += used.tokens();
                     scope.counters.tenant(&known.tenant_name).tokens += used.tokens();
                 }
                 let charged = used
-                    .map(|used| scope.estimator.charge(&known.guess, &used))
+                    .map(|used| scope.estimator.charge(&known.terms.guess, &used))
                     .or(estimated(held));
                 *scope.counters.completed.entry(Completion::Success).or_default() += 1;
                 if let Some(original) = scope.originals.get_mut(identity) {
@@ -140,7 +153,7 @@ impl Gate {
                     let tokens = used.map(|used| used.tokens());
                     original.log(ChainEntry { tokens, ..chain("served", now) });
                 }
-                self.end_attempt(request, charged, Outcome::Good, now);
+                self.end_attempt(request, charged, Outcome::Neither, &[], now);
                 self.finish(request, Finish::Served, now);
                 self.pump(place, now);
             }
@@ -165,7 +178,7 @@ impl Gate {
             original.log(chain("broken", now));
         }
         // What it cost is not known; the estimate stands.
-        self.end_attempt(request, estimated(held), outcome, now);
+        self.end_attempt(request, estimated(held), outcome, &[], now);
         self.finish(request, Finish::Refused, now);
         self.pump(place, now);
     }
@@ -174,7 +187,7 @@ impl Gate {
     pub fn handle_cancel(&mut self, request: RequestId, now: Mono) {
         let now = self.clamp(now);
         let Some(known) = self.requests.get(&request) else { return };
-        let (place, phase) = (known.scope, known.phase);
+        let (place, phase, enforced) = (known.scope, known.phase, known.enforced);
         let stage = match phase {
             Phase::Answered => return self.finish(request, Finish::Refused, now),
             Phase::Queued => {
@@ -187,19 +200,19 @@ impl Gate {
                 self.backoffs.remove(&(until, request));
                 Stage::Backoff
             }
-            Phase::Upstream { sent, held, .. } => {
+            Phase::Upstream { started, sent, held } => {
+                self.heard(place, &Outcome::Neither, enforced, started, now);
                 let scope = &mut self.scopes[place];
-                scope.breaker.abandoned(now);
                 if sent {
                     let key = (Class::Cancelled, Ending::Cancelled);
                     *scope.counters.results.entry(key).or_default() += 1;
                 }
                 let charged = estimated(held.filter(|_| sent));
-                self.end_attempt(request, charged, Outcome::Neither, now);
+                self.end_attempt(request, charged, Outcome::Neither, &[], now);
                 Stage::Upstream
             }
             Phase::Streaming { held, .. } => {
-                self.end_attempt(request, estimated(held), Outcome::Neither, now);
+                self.end_attempt(request, estimated(held), Outcome::Neither, &[], now);
                 Stage::Upstream
             }
         };

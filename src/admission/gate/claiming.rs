@@ -3,6 +3,8 @@
 //! While the keeper is silent the gate decides within a local share, lane by lane as configured, and
 //! asks again once a second. Nobody waits for a silent keeper: the shell answers for it in time.
 
+use std::time::Duration;
+
 use rand::Rng;
 
 use super::{Gate, Held, Phase};
@@ -10,10 +12,12 @@ use crate::admission::breaker::State;
 use crate::admission::budget::Reservation;
 use crate::admission::config::WithoutStore;
 use crate::admission::events::{AttemptId, Effect, RequestId, ScopeId};
-use crate::admission::keeping::{Keeping, PROBE_EVERY};
+use crate::admission::keeping::PROBE_EVERY;
 use crate::admission::queue::{Lane, Ticket};
 use crate::admission::refusal::Reason;
-use crate::admission::shared::{Claim, Demand, Mirror, Outcome, Report, Verdict};
+use crate::admission::settings::Mode;
+use crate::admission::shared::{Claim, Demand, Mirror, Outcome, Receipt, Report, Verdict};
+use crate::dialect::MeterReading;
 use crate::signal::Mono;
 
 impl Gate {
@@ -37,19 +41,20 @@ impl Gate {
     ) -> Option<Result<(), Option<Mono>>> {
         let rules = self.scopes[place].rules(&self.settings);
         let scope = &mut self.scopes[place];
-        let keeping = scope.keeping.as_mut()?;
-        if keeping.lost_since().is_some() && !keeping.probe_is_due(now) {
+        if !scope.keeper_answers() {
             return None;
         }
-        if let Err(wake) = keeping.may_ask(now) {
+        // Open calls are told as a number, so where they are limited one claim goes at a time.
+        let claims_max = if scope.config.concurrency.is_some() { 1 } else { u32::MAX };
+        let keeping = scope.keeping.as_mut()?;
+        if let Err(wake) = keeping.may_ask(next.lane, claims_max, now) {
             return Some(Err(wake));
         }
         keeping.ask();
-        let in_flight = scope.in_flight + keeping.asked() - 1;
         let claim = Claim {
             demand,
             limits: scope.limits(&self.settings),
-            in_flight,
+            in_flight: scope.in_flight,
             in_flight_max: scope.config.concurrency,
             rules,
         };
@@ -72,130 +77,176 @@ impl Gate {
         now: Mono,
     ) {
         let now = self.clamp(now);
-        let place = scope.0;
-        let waits = self.requests.get(&attempt.request).is_some_and(|request| {
+        let id = attempt.request;
+        if let Some(keeping) = self.scopes.get_mut(scope.0).and_then(|one| one.keeping.as_mut()) {
+            keeping.back();
+        }
+        let waits = self.requests.get(&id).is_some_and(|request| {
             matches!(request.phase, Phase::Claiming) && request.attempts + 1 == attempt.number
         });
-        let Some((verdict, mirror)) = answer else {
-            self.lose_keeper(place, now);
-            if waits {
-                self.back_to_queue(attempt.request);
-            }
-            self.refuse_closed_lanes(place, now);
-            return self.pump(place, now);
-        };
-        self.found_keeper(place, now);
+        let (verdict, mirror) = answer.unzip();
         match verdict {
-            Verdict::Granted(receipt) if waits => {
-                let ticket = self.ticket_of(attempt.request);
-                let held = self.hold(&ticket, demand, Some(receipt), place, now);
-                if let Some(keeping) = &mut self.scopes[place].keeping {
-                    keeping.granted(demand.tokens(), now);
-                }
-                self.start(attempt.request, Some(held), now);
-            }
-            // Its caller has gone; what was reserved for it is given back.
-            Verdict::Granted(receipt) => {
-                let reservation = Reservation { demand, at: now };
-                let held = Held { reservation, receipt: Some(receipt) };
-                self.report(place, Some(held), None, Outcome::Neither, now);
-            }
-            Verdict::Wait { at_least, .. } => {
-                if let Some(keeping) = &mut self.scopes[place].keeping {
-                    keeping.wait(at_least, now);
-                }
-                if waits {
-                    self.back_to_queue(attempt.request);
+            Some(Verdict::Granted(receipt)) => {
+                let started = waits && self.start_granted(id, demand, receipt, now);
+                if !started {
+                    let reservation = Reservation { demand, at: now };
+                    let held = Held { reservation, receipt: Some(receipt) };
+                    self.report(scope.0, Some(held), None, Outcome::Neither, &[], now);
                 }
             }
+            Some(Verdict::Wait { at_least, why }) if waits => {
+                let lane = self.requests[&id].terms.lane;
+                if let Some(keeping) = &mut self.scopes[scope.0].keeping {
+                    keeping.wait(lane, at_least, why, now);
+                }
+                self.wait_on(id, now);
+            }
+            None if waits => self.wait_on(id, now),
+            Some(Verdict::Wait { .. }) | None => {}
         }
-        self.handle_mirror(scope, Some(mirror), now);
+        self.handle_mirror(scope, mirror, now);
     }
 
-    /// The keeper's answer to a report, or to a claim; `None` when there is none in time.
+    /// Starts a request whose claim was granted, unless it is too late for it: then false.
+    fn start_granted(
+        &mut self,
+        id: RequestId,
+        demand: Demand,
+        receipt: Receipt,
+        now: Mono,
+    ) -> bool {
+        let ticket = self.ticket_of(id, now);
+        let place = self.requests[&id].scope;
+        if self.draining || ticket.deadline <= now {
+            self.wait_on(id, now);
+            return false;
+        }
+        let held = self.hold(&ticket, demand, Some(receipt), place, now);
+        if let Some(keeping) = &mut self.scopes[place].keeping {
+            keeping.granted(demand.tokens(), now);
+        }
+        self.start(id, Some(held), now);
+        true
+    }
+
+    /// A request whose claim has brought nothing: back to its place, unless waiting is over.
+    fn wait_on(&mut self, id: RequestId, now: Mono) {
+        if self.draining {
+            let refusal = Reason::Draining.refusal(Some(Duration::from_secs(1)), true);
+            self.refuse(id, refusal, now);
+        } else if self.settings.mode == Mode::Off {
+            self.start(id, None, now);
+        } else {
+            self.back_to_queue(id, now);
+        }
+    }
+
+    /// The keeper's answer to a report or to a claim; `None` when there is none in time.
     pub fn handle_mirror(&mut self, scope: ScopeId, mirror: Option<Mirror>, now: Mono) {
         let now = self.clamp(now);
         let uniform = self.random.random::<f64>();
-        let Some(known) = self.scopes.get_mut(scope.0) else { return };
+        let place = scope.0;
+        let Some(known) = self.scopes.get_mut(place) else { return };
+        let Some(keeping) = known.keeping.as_mut() else { return };
         if let Some(mirror) = mirror {
-            known.reflect(mirror, uniform, now);
+            if keeping.heard() {
+                known.set_rates(&self.settings, now);
+            }
+            known.reflect(mirror, uniform, &self.settings, now);
+        } else if keeping.unheard(now) {
+            known.set_rates(&self.settings, now);
+        } else {
+            // Silent for a second time: nobody need wait for it in vain.
+            self.refuse_closed_lanes(place, now);
         }
-        self.pump(scope.0, now);
+        self.pump(place, now);
     }
 
-    /// Tells the keeper how an attempt ended that it had granted.
+    /// Tells the keeper how an attempt ended, and what its answer's headers said.
     pub(super) fn report(
         &mut self,
         place: usize,
         held: Option<Held>,
         charged: Option<Demand>,
         outcome: Outcome,
+        meters: &[MeterReading],
         now: Mono,
     ) {
-        let rules = self.scopes[place].rules(&self.settings);
+        if let Some(held) = held.filter(|_| self.scopes[place].keeper_answers()) {
+            let readings = self.scopes[place].readings_of_ours(meters);
+            self.send_report(place, held, charged, outcome, readings, now);
+        }
+    }
+
+    fn send_report(
+        &mut self,
+        place: usize,
+        held: Held,
+        charged: Option<Demand>,
+        outcome: Outcome,
+        readings: Vec<MeterReading>,
+        now: Mono,
+    ) {
         let scope = &mut self.scopes[place];
-        let Some(held) = held.filter(|_| scope.keeper_answers()) else { return };
+        scope.reported_at = now;
         let report = Report {
             receipt: held.receipt,
             reserved: held.reservation.demand,
             charged,
             outcome,
-            readings: scope.fresh_readings(now),
+            readings,
             limits: scope.limits(&self.settings),
             in_flight: scope.in_flight,
-            rules,
+            rules: scope.rules(&self.settings),
         };
-        scope.reported_at = now;
         let scope = ScopeId(place);
         self.effects.push_back(Effect::Report { scope, report: Box::new(report) });
     }
 
-    /// An instance whose calls are long must not seem dead.
-    pub(super) fn renew_lease(&mut self, place: usize, now: Mono) {
-        if self.scopes[place].lease_due().is_some_and(|due| due <= now) {
-            let reservation = Reservation { demand: Demand::default(), at: now };
-            let held = Held { reservation, receipt: None };
-            self.report(place, Some(held), None, Outcome::Neither, now);
+    /// An instance whose calls are long must not seem dead, and a silent keeper is asked now and then
+    /// whether it is there: both by a report that moves nothing.
+    pub(super) fn greet_keeper(&mut self, place: usize, now: Mono) {
+        let scope = &mut self.scopes[place];
+        let is_due = scope.lease_due().is_some_and(|due| due <= now);
+        let probes = scope.keeping.as_mut().filter(|keeping| keeping.probe_is_due(now));
+        if let Some(keeping) = probes {
+            keeping.probe();
+        } else if !is_due {
+            return;
         }
+        let reservation = Reservation { demand: Demand::default(), at: now };
+        let held = Held { reservation, receipt: None };
+        self.send_report(place, held, None, Outcome::Neither, Vec::new(), now);
     }
 
-    pub(super) fn ticket_of(&self, id: RequestId) -> Ticket {
+    /// The ticket with which a request waits again: its place, and the time that is left.
+    pub(super) fn ticket_of(&self, id: RequestId, now: Mono) -> Ticket {
         let request = &self.requests[&id];
         let scope = &self.scopes[request.scope];
-        let patience = scope.patience(request.deadline, &self.settings, request.arrived);
         Ticket {
             request: id,
-            lane: request.lane,
-            backfill: request.backfill,
+            lane: request.terms.lane,
+            backfill: request.terms.backfill,
             tenant: request.tenant,
-            weight: request.weight,
+            weight: request.terms.weight,
             arrived: request.arrived,
-            deadline: request.arrived + patience,
-            tokens: scope.estimator.reserve(&request.guess).tokens(),
+            deadline: scope.start_by(
+                request.terms.deadline,
+                request.waited(now),
+                &self.settings,
+                now,
+            ),
+            tokens: scope.estimator.reserve(&request.terms.guess).tokens(),
         }
     }
 
-    /// Back to the head of its tenant's line, with its place and its deadline.
-    pub(super) fn back_to_queue(&mut self, id: RequestId) {
-        let ticket = self.ticket_of(id);
+    /// Back to the head of its tenant's line.
+    pub(super) fn back_to_queue(&mut self, id: RequestId, now: Mono) {
+        let ticket = self.ticket_of(id, now);
         let request = self.request_mut(id);
         request.phase = Phase::Queued;
         let place = request.scope;
         self.scopes[place].queue.push_front(ticket);
-    }
-
-    fn lose_keeper(&mut self, place: usize, now: Mono) {
-        let scope = &mut self.scopes[place];
-        if scope.keeping.as_mut().is_some_and(|keeping| keeping.unheard(now)) {
-            scope.set_rates(&self.settings, now);
-        }
-    }
-
-    fn found_keeper(&mut self, place: usize, now: Mono) {
-        let scope = &mut self.scopes[place];
-        if scope.keeping.as_mut().is_some_and(Keeping::answered) {
-            scope.set_rates(&self.settings, now);
-        }
     }
 
     /// Lanes that do not work without the keeper refuse what waits in them.
@@ -228,17 +279,13 @@ impl Gate {
         if enforced && let Outcome::Throttled { pause, meter } = outcome {
             scope.pause(*pause, *meter, uniform, now);
         }
-        if enforced {
+        if enforced && *outcome != Outcome::Neither {
             // By the time to the answer's head: how long the answer then is says nothing about load.
             let took = now.saturating_since(started);
             scope.permits.ended(took, outcome.crowding(), scope.in_flight, now);
         }
         if !scope.keeper_answers() {
-            let was = scope.breaker.state(now);
             scope.hear(outcome, enforced, started, &self.settings, now);
-            if was != State::Closed && scope.breaker.state(now) == State::Closed {
-                scope.begin_ramp(1.0, &self.settings, now);
-            }
             if !matches!(scope.breaker.state(now), State::HalfOpen { probe: Some(_) }) {
                 self.reopenings[scope.provider].ended(place);
             }

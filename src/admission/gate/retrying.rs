@@ -63,24 +63,24 @@ impl Gate {
             .get_mut(request.identity)
             .map_or((request.reached, Duration::ZERO), |o| (o.attempts, o.waited));
         let allowance = scope.retry_allowance(settings);
-        let cost = scope.cost(&scope.estimator.reserve(&request.guess));
-        let patience = scope.patience(request.deadline, settings, request.arrived);
+        let cost = scope.cost(&scope.estimator.reserve(&request.terms.guess));
+        let start_by = scope.start_by(request.terms.deadline, request.waited(now), settings, now);
         let attempted = Attempted {
             is_ours: request.enforced && settings.retry_owner == RetryOwner::Gateway,
             class,
             fate,
-            is_repeatable: request.repeatable,
+            is_repeatable: request.terms.repeatable,
             // A try that found no connection is no attempt, but a try.
             attempts: attempts + (request.attempts - request.reached),
             attempts_max: if self.draining { 0 } else { settings.retry_max_attempts },
             waited,
             hint,
-            start_by: request.arrived + patience,
-            deadline: request.deadline,
-            expected: scope.service_time(),
+            start_by,
+            deadline: request.terms.deadline,
+            expected: scope.service_time(now),
             left: scope.retry_budget.left(&allowance, now),
             cost,
-            may_defer: request.deferrable && !self.draining,
+            may_defer: request.terms.deferrable && !self.draining,
         };
         let next = judge_retry(&attempted, uniform, now);
         if matches!(next, NextTry::Retry { .. })
@@ -112,7 +112,7 @@ impl Gate {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.queued_since = now;
         let place = request.scope;
-        self.back_to_queue(id);
+        self.back_to_queue(id, now);
         self.pump(place, now);
     }
 }

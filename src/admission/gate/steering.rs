@@ -7,6 +7,9 @@ use crate::admission::settings::Settings;
 use crate::signal::Mono;
 use std::time::Duration;
 
+/// A rate that was at most this share of the new one had been cut; above it, it was adjusted.
+const RAMP_FROM: f64 = 0.8;
+
 impl Gate {
     /// New settings take effect at once, for waiting requests too.
     pub fn apply(&mut self, settings: Settings, now: Mono) {
@@ -17,9 +20,14 @@ impl Gate {
             let scope = &mut self.scopes[place];
             scope.set_rates(&self.settings, now);
             // Taking a cut back goes by steps, where it is configured so.
-            if self.settings.rate_factor > was.rate_factor {
-                let admitted = was.rate_factor / self.settings.rate_factor;
+            let admitted = was.rate_factor / self.settings.rate_factor;
+            if admitted <= RAMP_FROM {
                 scope.begin_ramp(admitted, &self.settings, now);
+            } else if admitted > 1.0 {
+                scope.end_ramp(&self.settings, now);
+            }
+            if (self.settings.tenant_cap_ratio - was.tenant_cap_ratio).abs() > f64::EPSILON {
+                scope.forget_tenant_shares();
             }
             if mode == Mode::Enforce && was.mode != Mode::Enforce {
                 // What went out unmetered has used the quota; start from nothing.
@@ -31,8 +39,10 @@ impl Gate {
             let settings = &self.settings;
             let mut queue = std::mem::take(&mut scope.queue);
             queue.redate(|id, arrived| {
-                let deadline = requests.get(&id).and_then(|request| request.deadline);
-                arrived + scope.patience(deadline, settings, arrived)
+                let request = requests.get(&id);
+                let deadline = request.and_then(|request| request.terms.deadline);
+                let waited = request.map_or(now.saturating_since(arrived), |one| one.waited(now));
+                scope.start_by(deadline, waited, settings, now)
             });
             scope.queue = queue;
             if mode == Mode::Off {
@@ -63,7 +73,8 @@ impl Gate {
             }
         }
         for place in 0..self.scopes.len() {
-            self.set_wake(place, None);
+            // Calls that are open stay ours until they end.
+            self.set_wake(place, self.scopes[place].lease_due());
         }
         for id in waiting {
             self.refuse(id, Reason::Draining.refusal(Some(Duration::from_secs(1)), true), now);

@@ -83,12 +83,14 @@ fn silence_gives_all_memory_back() {
 }
 
 #[test]
-fn arrivals_alone_work_off_a_crowd() {
+fn a_crowd_is_worked_off_and_its_places_are_used_again() {
     let mut originals = Originals::default();
     for n in 0..10_000 {
         originals.arrive(n.into(), n, at(0.0));
     }
-    for n in 0..1_000 {
+    originals.arrive(50_000, 50_000, at(199.0));
+    originals.tidy(at(200.0));
+    for n in 0..999 {
         originals.arrive((100_000 + n).into(), 100_000 + n, at(200.0));
     }
     assert_eq!(originals.looked_at.len(), 1_000);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Scope;
+use crate::admission::breaker::State;
 use crate::admission::config::WithoutStore;
 use crate::admission::keeping::Keeping;
 use crate::admission::limit::Limit;
@@ -12,13 +13,10 @@ use crate::admission::shared::{Mirror, Outcome, Rules};
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 
-/// A reading older than this has been reported.
-const FRESH: Duration = Duration::from_millis(1);
-
 impl Scope {
     /// From now on a keeper has the state of this scope.
     pub(in crate::admission) fn share(&mut self, now: Mono) {
-        self.keeping = Some(Keeping::new(now));
+        self.keeping = Some(Keeping::new(self.config.policy.instances, now));
     }
 
     /// Whether a keeper decides, and answers.
@@ -33,6 +31,12 @@ impl Scope {
             Lane::Interactive => self.config.policy.interactive_without_store,
             Lane::Batch => self.config.policy.batch_without_store,
         })
+    }
+
+    /// The share of what lanes and tenants may have that is this instance's: with others, nobody
+    /// counts those together.
+    pub(super) fn instance_share(&self) -> f64 {
+        self.keeping.as_ref().map_or(1.0, |keeping| 1.0 / f64::from(keeping.instances()))
     }
 
     /// The share of the quota that this instance decides about by itself.
@@ -72,17 +76,17 @@ impl Scope {
         allowances.into_iter().map(|allowance| allowance.limit).collect()
     }
 
-    /// Readings that came with the answer that is being reported.
-    pub(in crate::admission) fn fresh_readings(&self, now: Mono) -> Vec<MeterReading> {
-        let fresh = self.readings.values().filter(|dated| now.saturating_since(dated.at) <= FRESH);
-        // What is counted over another window than ours is not this meter.
-        let ours = |reading: &MeterReading| {
-            let meter = self.budget.meter(reading.meter);
-            meter.is_some_and(|meter| {
+    /// The readings that speak of meters of ours: what is counted over another window is another's.
+    pub(in crate::admission) fn readings_of_ours(
+        &self,
+        meters: &[MeterReading],
+    ) -> Vec<MeterReading> {
+        let ours = |reading: &&MeterReading| {
+            self.budget.meter(reading.meter).is_some_and(|meter| {
                 reading.window.is_none_or(|window| window == meter.limit().window)
             })
         };
-        fresh.map(|dated| dated.reading).filter(ours).collect()
+        meters.iter().filter(ours).copied().collect()
     }
 
     /// When the keeper must hear of this instance again, so that its open calls are not given up.
@@ -92,14 +96,34 @@ impl Scope {
     }
 
     /// Takes over the shared state.
-    pub(in crate::admission) fn reflect(&mut self, mirror: Mirror, uniform: f64, now: Mono) {
-        // A pause that this instance has just asked for may not be in the answer yet: none is cut short.
-        self.pause.extend(mirror.paused, now);
-        self.woken_at = self.pause.wake(uniform);
+    pub(in crate::admission) fn reflect(
+        &mut self,
+        mirror: Mirror,
+        uniform: f64,
+        settings: &Settings,
+        now: Mono,
+    ) {
+        // A pause that this instance has just asked for may not be in the answer yet: none is cut
+        // short, and each is jittered once.
+        if self.pause.until() < now + mirror.paused {
+            self.pause.extend(mirror.paused, now);
+            self.woken_at = self.pause.wake(uniform);
+        }
+        let was = self.breaker.state(now);
+        let factor = self.adaptive.factor();
         self.breaker.reflect(mirror.breaker, now);
         self.adaptive.reflect(mirror.factor, now);
-        if let Some(keeping) = &mut self.keeping {
-            keeping.reflect(mirror, now);
+        let joined = self.keeping.as_mut().is_some_and(|keeping| keeping.reflect(mirror, now));
+        if joined || (self.adaptive.factor() - factor).abs() > f64::EPSILON {
+            self.set_rates(settings, now);
+        }
+        self.ramp_after(was, settings, now);
+    }
+
+    /// A breaker that has closed again begins the way back.
+    fn ramp_after(&mut self, was: State, settings: &Settings, now: Mono) {
+        if was != State::Closed && self.breaker.state(now) == State::Closed {
+            self.begin_ramp(1.0, settings, now);
         }
     }
 
@@ -134,7 +158,9 @@ impl Scope {
         settings: &Settings,
         now: Mono,
     ) {
+        let was = self.breaker.state(now);
         self.breaker.ended(*outcome, started, now);
+        self.ramp_after(was, settings, now);
         if let Some(refused) = outcome.is_refusal_for_rate().filter(|_| enforced)
             && self.adaptive.heard(refused, started, now)
         {

@@ -40,6 +40,13 @@ impl Scope {
         self.set_rates(settings, now);
     }
 
+    /// A new cut ends the way back from the last one.
+    pub(in crate::admission) fn end_ramp(&mut self, settings: &Settings, now: Mono) {
+        if self.ramping.take().is_some() {
+            self.set_rates(settings, now);
+        }
+    }
+
     /// The share of normal that a ramp admits now; 1 without one.
     #[must_use]
     pub fn ramp_level(&self) -> f64 {

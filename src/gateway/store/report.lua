@@ -34,15 +34,18 @@ local function believe(it, remaining, limit, reset)
   if it.bucket then
     it.level = math.min(it.level, math.max(remaining, -it.capacity))
   end
+  limit = math.max(limit or 0, it.amount)
   if it.semantics == 'fixed' then
-    it.used = math.max(it.used, (limit or it.amount) - remaining)
+    -- A window that is just ending says nothing about the next.
+    if reset == 0 then return end
+    it.used = math.max(it.used, limit - remaining)
     if reset and reset <= it.window then
       it.phase = (now + reset) % it.window
       it.window_number = window_of(it, now)
     end
   elseif not it.bucket then
     -- A long window has no pace that could hold back what others have taken.
-    local unseen = it.amount - remaining - used(it)
+    local unseen = limit - remaining - used(it)
     if unseen > 0 then take(it, unseen, now) end
   end
 end

@@ -126,11 +126,6 @@ impl Adaptive {
         moved
     }
 
-    /// An answer to a call that has just started; see [`Self::heard`].
-    pub fn answered(&mut self, refused: bool, now: Mono) -> bool {
-        self.heard(refused, now, now)
-    }
-
     /// The factor as the keeper has it, where several instances share it. From there this one goes
     /// on by itself if the keeper falls silent.
     pub fn reflect(&mut self, factor: f64, now: Mono) {

@@ -102,11 +102,6 @@ impl Bucket {
         self.updated = self.updated.max(until);
     }
 
-    /// Ends a hold before its time.
-    pub fn release(&mut self, now: Mono) {
-        self.updated = self.updated.min(now);
-    }
-
     fn advance(&mut self, now: Mono) {
         self.level = self.level(now);
         self.updated = self.updated.max(now);

@@ -137,13 +137,6 @@ impl Budget {
         }
     }
 
-    /// Ends a hold before its time.
-    pub fn release(&mut self, now: Mono) {
-        for meter in &mut self.meters {
-            meter.release(now);
-        }
-    }
-
     /// The meter that counts whole windows of `meter`, if it is limited.
     #[must_use]
     pub fn meter(&self, meter: Meter) -> Option<&Metered> {

@@ -84,12 +84,6 @@ impl Limiter {
         }
     }
 
-    /// The limiter that a scope gets unless told otherwise.
-    #[must_use]
-    pub fn default_for(ceiling: u32) -> Self {
-        Self::Aimd(Aimd::new(ceiling))
-    }
-
     /// Calls that may be open now.
     #[must_use]
     pub fn limit(&self) -> u32 {

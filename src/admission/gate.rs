@@ -9,14 +9,20 @@
 //! 3. sleep until [`Gate::poll_timeout`], then call [`Gate::handle_timeout`]. Calling it early is
 //!    harmless.
 //!
+//! Where a keeper has the state of the scopes, its answers come back through
+//! [`Gate::handle_verdict`] and [`Gate::handle_mirror`].
+//!
 //! The life of a request:
 //!
 //! ```text
-//! offered --> queued --> upstream --> streaming --> done
-//!    |          | ^          |  |
-//!    v          v +--backoff-+  v
-//! refused    expired         delivered refusal
+//!    +----------------------------v
+//! offered --> queued <--> claiming --> upstream --> streaming --> done
+//!    |          | ^                       |  |
+//!    v          v +--------backoff--------+  v
+//! refused    expired                      delivered refusal
 //! ```
+//!
+//! Only with a keeper does a request claim; what need not wait is never queued.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -226,13 +226,6 @@ impl Metered {
         }
     }
 
-    /// Ends a hold before its time.
-    pub fn release(&mut self, now: Mono) {
-        if let Some(pace) = &mut self.pace {
-            pace.release(now);
-        }
-    }
-
     /// What could be taken in this window, 0 to the limit; of a pace alone, its own level.
     #[must_use]
     pub fn left(&self, now: Mono) -> f64 {

@@ -273,3 +273,72 @@ pub(super) fn check_scope(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Meter;
+
+    fn read(text: &str) -> ScopeEntry {
+        toml::from_str(&format!("name = 'p/a/m'\n{text}")).expect("well-formed")
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        for (text, expected) in [
+            ("tpd = -1.0", "`scope[0].tpd`: must be a positive number"),
+            ("burst_s = 0.0", "`scope[0].burst_s`: must be a positive number"),
+            ("slices_s = [1.0, 60.0]", "`scope[0].slices_s`: 60 s is no slice of a minute"),
+            ("slices_s = [1, 2, 3, 4, 5]", "more than 4 slices"),
+            ("batch_trickle_ratio = 0.6", "`scope[0].batch_trickle_ratio`: must be a share"),
+            ("ingest_reserved_ratio = 1.5", "from 0 to 1"),
+            ("concurrency = 0", "`scope[0].concurrency`: 0 calls answer nobody"),
+            ("breaker_faults_in_row = 0", "0 faults would open it at once"),
+            ("retry_usd_per_minute = 1.0", "add `usd_per_million_tokens`"),
+            ("recovery = { step_ratio = 0.5 }", "`scope[0].recovery.step_ratio`: must be from 0.1"),
+            ("recovery = { cooldown_s = 0.0 }", "`scope[0].recovery.cooldown_s`"),
+        ] {
+            let place = |key: &str| format!("scope[0].{key}");
+            let error = check_scope(&read(text), place).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_says_is_the_strictest() {
+        let limits = |text: &str| {
+            let config = read(text).to_config();
+            let limit = |one: crate::admission::Allowance| {
+                (one.limit.meter, one.limit.window.as_secs(), one.limit.semantics, one.limit.amount)
+            };
+            config.allowances(0.5).into_iter().map(limit).collect::<Vec<_>>()
+        };
+        let sliding = Semantics::SlidingWindow;
+        let expected = [
+            (Meter::Requests, 60, sliding, 300.0),
+            (Meter::RequestsPerDay, 86_400, sliding, 5_000.0),
+            (Meter::Requests, 1, sliding, 5.0),
+            (Meter::Requests, 10, sliding, 50.0),
+        ];
+        assert_eq!(limits("rpm = 600.0\nrpd = 10_000.0"), expected);
+        let bucket = "rpm = 600.0\nsemantics = 'token-bucket'";
+        assert_eq!(limits(bucket), [(Meter::Requests, 60, Semantics::TokenBucket, 300.0)]);
+    }
+
+    #[test]
+    fn a_policy_is_read_whole() {
+        let policy = read(
+            "permits = 'gradient'\nadaptive_lifo = true\nretry_tpm = 1000.0\n\
+             recovery = { step_ratio = 0.2, client_timeout_s = 90.0, limit_growth = true }\n\
+             without_store = { interactive = 'closed', batch = 'open' }",
+        )
+        .to_config()
+        .policy;
+        let ramp = policy.ramp.expect("by steps");
+        assert_eq!((ramp.client_timeout, ramp.limit_growth), (Duration::from_secs(90), true));
+        let lanes = (policy.interactive_without_store, policy.batch_without_store);
+        assert_eq!(lanes, (WithoutStore::Closed, WithoutStore::Open));
+        assert_eq!((policy.permits, policy.adaptive_lifo), (Permits::Gradient, true));
+        assert_eq!(policy.retry_tpm, Some(1_000.0));
+    }
+}

@@ -360,6 +360,25 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
     page.gauge(scopes, "weir_breaker_since_seconds", "Seconds in this state.", |s| {
         now.saturating_since(s.breaker().since()).as_secs_f64()
     });
+    page.family("weir_breaker_opened_info", "gauge", "Why the breaker last opened.");
+    for scope in scopes {
+        if let Some(reason) = scope.breaker().reason() {
+            let labels = [("scope", &**scope.name()), ("reason", reason.word())];
+            page.sample("weir_breaker_opened_info", &labels, 1.0);
+        }
+    }
+    page.family(
+        "weir_breaker_success_age_seconds",
+        "gauge",
+        "Age of the last success that was seen while the breaker was not closed.",
+    );
+    for scope in scopes {
+        if let Some(at) = scope.breaker().last_success() {
+            let labels = [("scope", &**scope.name())];
+            let age = now.saturating_since(at).as_secs_f64();
+            page.sample("weir_breaker_success_age_seconds", &labels, age);
+        }
+    }
     page.by(scopes, "weir_breaker_transitions_total", "Transitions of the breaker.", |s| {
         let [closed, open, half_open] = s.breaker().transitions();
         vec![("to", "closed", closed), ("to", "open", open), ("to", "half_open", half_open)]

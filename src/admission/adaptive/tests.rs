@@ -134,6 +134,13 @@ impl Loop {
 }
 
 /// The mean of a value over a stretch of seconds.
+impl Adaptive {
+    /// An answer to a call that has just started.
+    fn answered(&mut self, refused: bool, now: Mono) -> bool {
+        self.heard(refused, now, now)
+    }
+}
+
 fn mean(log: &[Second], value: impl Fn(&Second) -> f64) -> f64 {
     log.iter().map(value).sum::<f64>() / f64::from(u32::try_from(log.len()).expect("short"))
 }

@@ -31,7 +31,7 @@ fn answer(limiter: &mut Limiter, latency_ms: u64, in_flight: u32, seconds: Range
 
 #[test]
 fn it_starts_low_and_doubles_in_a_round_trip_until_the_first_refusal() {
-    let mut limiter = Limiter::default_for(CEILING);
+    let mut limiter = Limiter::new(Permits::default(), CEILING);
     let mut limits = vec![limiter.limit()];
     for round in 0..5 {
         end(&mut limiter, limits[round], Crowding::Clean, at(1.0));
@@ -42,7 +42,7 @@ fn it_starts_low_and_doubles_in_a_round_trip_until_the_first_refusal() {
 
 #[test]
 fn after_a_cut_thirty_clean_answers_give_one_permit() {
-    let mut limiter = Limiter::default_for(CEILING);
+    let mut limiter = Limiter::new(Permits::default(), CEILING);
     end(&mut limiter, 60, Crowding::Clean, at(1.0));
     end(&mut limiter, 1, Crowding::Overloaded, at(2.0));
     assert_eq!(limiter.limit(), 32);
@@ -69,7 +69,7 @@ fn only_the_first_refusal_of_a_window_halves() {
         (Crowding::Capped, 2.099, 32),
         (Crowding::Unknown, 62.0, 32),
     ] {
-        let mut limiter = Limiter::default_for(CEILING);
+        let mut limiter = Limiter::new(Permits::default(), CEILING);
         end(&mut limiter, 60, Crowding::Clean, at(1.0));
         end(&mut limiter, 1, crowding_first(crowding), at(2.0));
         end(&mut limiter, 1, crowding, at(seconds));
@@ -84,7 +84,7 @@ fn crowding_first(crowding: Crowding) -> Crowding {
 
 #[test]
 fn a_cap_that_was_touched_again_is_left_alone_until_the_window_ends() {
-    let mut limiter = Limiter::default_for(CEILING);
+    let mut limiter = Limiter::new(Permits::default(), CEILING);
     end(&mut limiter, 60, Crowding::Clean, at(1.0));
     end(&mut limiter, 1, Crowding::Capped, at(2.0));
     end(&mut limiter, 1, Crowding::Capped, at(3.0));
@@ -96,7 +96,9 @@ fn a_cap_that_was_touched_again_is_left_alone_until_the_window_ends() {
 
 #[test]
 fn a_limit_that_is_not_used_does_not_grow() {
-    for mut limiter in [Limiter::default_for(CEILING), Limiter::Gradient(Gradient::new(CEILING))] {
+    for mut limiter in
+        [Limiter::new(Permits::default(), CEILING), Limiter::Gradient(Gradient::new(CEILING))]
+    {
         let before = limiter.limit();
         for (in_flight, grows, seconds) in
             [(before / 2 - 1, false, 0..20), (before / 2, true, 20..40)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::limit::{Limit, Semantics};
-use super::window::{Fixed, Sliding};
+use super::window::{Fixed, Sliding, WIDENING};
 use crate::dialect::MeterReading;
 use crate::signal::Mono;
 
@@ -48,7 +48,7 @@ impl Metered {
     pub fn new(limit: Limit, quota: f64, factor: f64, now: Mono) -> Self {
         let unpaced = limit.window >= UNPACED;
         let pace = match (unpaced, limit.semantics) {
-            (false, _) => Some(Bucket::new(limit.per_second() * factor, limit.burst, now)),
+            (false, _) => Some(Bucket::new(pace_of(&limit) * factor, limit.burst, now)),
             (true, Semantics::TokenBucket) => {
                 Some(Bucket::full(limit.per_second(), limit.window, now))
             }
@@ -77,7 +77,7 @@ impl Metered {
         let unpaced = limit.window >= UNPACED;
         if let Some(pace) = &mut self.pace {
             let (factor, burst) = if unpaced { (1.0, limit.window) } else { (factor, limit.burst) };
-            pace.set_rate(limit.per_second() * factor, burst, now);
+            pace.set_rate(pace_of(&limit) * factor, burst, now);
         }
         self.limit = limit;
     }
@@ -243,5 +243,14 @@ impl Metered {
         if let Window::Sliding(window) = &mut self.window {
             window.tidy(now);
         }
+    }
+}
+
+/// The rate of a pace. A sliding window is counted a cell too wide: at the full rate it would be full
+/// a cell before its oldest amount leaves, and everybody would stand still for so long once a window.
+fn pace_of(limit: &Limit) -> f64 {
+    match limit.semantics {
+        Semantics::SlidingWindow => limit.per_second() / WIDENING,
+        Semantics::TokenBucket | Semantics::FixedWindow => limit.per_second(),
     }
 }

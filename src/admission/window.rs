@@ -10,6 +10,8 @@ use crate::signal::Mono;
 
 /// Cells of a sliding window.
 const CELLS: u64 = 240;
+/// A sliding window counts up to a cell more than its length: by so much wider it is, at most.
+pub const WIDENING: f64 = 241.0 / 240.0;
 /// Kept cells: the window's and the one that is filling.
 const KEPT: usize = 241;
 /// What is left of a sum after everything has been taken away again: rounding.

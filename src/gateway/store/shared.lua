@@ -186,6 +186,8 @@ local function meter(now, factor)
   local known = unpacked(it)
   if it.bucket then
     local rate = it.amount / (it.window / 1e6) * (it.paced and factor or 1)
+    -- Counted a cell too wide, the window would be full before its oldest amount leaves.
+    if it.semantics == 'sliding' then rate = rate * CELLS_PER_WINDOW / (CELLS_PER_WINDOW + 1) end
     it.capacity = capacity(it, rate)
     if known then
       -- Until now the rate of the last call was in force. During a pause nothing flows in.

@@ -186,9 +186,13 @@ impl Scope {
     }
 
     /// What one request takes of a lane's share.
-    fn lane_amount(&self, tokens: f64) -> f64 {
-        let in_tokens = self.config.tpm.or(self.config.input_tpm).is_some();
-        if in_tokens { tokens } else { 1.0 }
+    pub(super) fn lane_amount(&self, tokens: f64) -> f64 {
+        if self.is_by_tokens() { tokens } else { 1.0 }
+    }
+
+    /// Whether lanes are measured by tokens.
+    const fn is_by_tokens(&self) -> bool {
+        self.config.tpm.is_some() || self.config.input_tpm.is_some()
     }
 
     /// Takes a request that starts off its lane's share.
@@ -266,12 +270,12 @@ impl Scope {
     fn expected_wait(&self, ask: &Ask, now: Mono) -> (Duration, Reason) {
         let ahead = self.queue.ahead(&ask.ticket);
         let why = self.keeping.as_ref().and_then(|keeping| keeping.why(ask.ticket.lane));
-        let by_budget = self.keeper_wait(ask.demand.tokens() + ahead.tokens, now).map_or_else(
+        let by_budget = self.keeper_wait(&ask.demand, &ahead, now).map_or_else(
             || match self.budget.wait(&ask.demand, &ahead, now) {
                 Ok((wait, meter)) => (wait, Reason::of(meter.unwrap_or(Meter::Requests))),
                 Err(meter) => (Duration::MAX, Reason::of(meter)),
             },
-            |wait| (wait, why.map_or(Reason::QuotaTokens, Reason::bound_by)),
+            |(wait, meter)| (wait, why.map_or(Reason::of(meter), Reason::bound_by)),
         );
         let by_lane = self.lane_wait(&ask.ticket, ahead.tokens, ahead.requests, now);
         let by_lane = by_lane.unwrap_or(Duration::MAX);

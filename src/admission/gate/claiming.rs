@@ -122,8 +122,10 @@ impl Gate {
             return false;
         }
         let held = self.hold(&ticket, demand, Some(receipt), place, now);
-        if let Some(keeping) = &mut self.scopes[place].keeping {
-            keeping.granted(demand.tokens(), now);
+        let scope = &mut self.scopes[place];
+        let amount = scope.lane_amount(demand.tokens());
+        if let Some(keeping) = &mut scope.keeping {
+            keeping.granted(amount, now);
         }
         self.start(id, Some(held), now);
         true

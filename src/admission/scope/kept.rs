@@ -7,9 +7,9 @@ use crate::admission::breaker::State;
 use crate::admission::config::WithoutStore;
 use crate::admission::keeping::Keeping;
 use crate::admission::limit::Limit;
-use crate::admission::queue::Lane;
+use crate::admission::queue::{Ahead, Lane};
 use crate::admission::settings::Settings;
-use crate::admission::shared::{Mirror, Outcome, Rules};
+use crate::admission::shared::{Demand, Mirror, Outcome, Rules};
 use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 
@@ -47,17 +47,25 @@ impl Scope {
         }
     }
 
-    /// How long `tokens` take at the rate at which this instance is granted tokens; `None` where no
-    /// keeper decides.
-    pub(super) fn keeper_wait(&self, tokens: f64, now: Mono) -> Option<Duration> {
+    /// How long `demand` and those `ahead` of it take at the rate at which this instance is granted
+    /// anything, and the meter that is counted by; `None` where no keeper decides.
+    pub(super) fn keeper_wait(
+        &self,
+        demand: &Demand,
+        ahead: &Ahead,
+        now: Mono,
+    ) -> Option<(Duration, Meter)> {
         let keeping = self.keeping.as_ref().filter(|_| self.keeper_answers())?;
+        let per_second = self.lane_rate()?;
+        let in_tokens = self.is_by_tokens();
+        let meter = if in_tokens { Meter::Tokens } else { Meter::Requests };
         if self.queue.is_empty() && keeping.asked() == 0 {
-            return Some(Duration::ZERO);
+            return Some((Duration::ZERO, meter));
         }
-        let quota = self.config.tpm.or(self.config.input_tpm)?;
-        let fair = quota / 60.0 / f64::from(keeping.instances());
+        let amount = if in_tokens { demand.tokens() + ahead.tokens } else { 1.0 + ahead.requests };
+        let fair = per_second / f64::from(keeping.instances());
         let rate = keeping.flow(now).max(fair);
-        Some(Duration::try_from_secs_f64(tokens / rate).unwrap_or(Duration::MAX))
+        Some((Duration::try_from_secs_f64(amount / rate).unwrap_or(Duration::MAX), meter))
     }
 
     /// The rules that the keeper applies for every instance alike.

@@ -14,8 +14,13 @@ use crate::signal::Mono;
 const CLAIMS_MAX: u32 = 32;
 /// How often a keeper that said no is asked again, at least.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How often a silent keeper is asked again.
+/// A silent keeper is asked again after so long at first: most silences are a hiccup, and until it
+/// answers the local share comes on top of what the others take.
+const PROBE_FIRST: Duration = Duration::from_millis(100);
+/// The wait doubles from one question to the next, up to this.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// A silence of this length is no hiccup.
+const GONE_AFTER: Duration = Duration::from_millis(500);
 /// Over which time the rate of grants is smoothed.
 const FLOW_S: f64 = 3.0;
 
@@ -24,12 +29,15 @@ const FLOW_S: f64 = 3.0;
 pub struct Keeping {
     expected: u32,
     asked: u32,
+    /// Claims that may be on their way: one after a no, twice as many with every yes.
+    window: u32,
     /// The keeper said that asking sooner is useless, by lane.
     not_before: PerLane<Mono>,
     /// What it said that keeps the lane waiting.
     why: PerLane<Option<Binding>>,
     lost: Option<Mono>,
     probe_at: Mono,
+    probe_wait: Duration,
     probing: bool,
     mirror: Option<(Mirror, Mono)>,
     /// Tokens granted per second of late, and when that was right.
@@ -44,10 +52,12 @@ impl Keeping {
         Self {
             expected: expected.max(1),
             asked: 0,
+            window: CLAIMS_MAX,
             not_before: PerLane::both(now),
             why: PerLane::default(),
             lost: None,
             probe_at: now,
+            probe_wait: PROBE_FIRST,
             probing: false,
             mirror: None,
             flow: (0.0, now),
@@ -94,7 +104,7 @@ impl Keeping {
         claims_max: u32,
         now: Mono,
     ) -> Result<(), Option<Mono>> {
-        if self.asked >= claims_max.min(CLAIMS_MAX) {
+        if self.asked >= claims_max.min(self.window) {
             return Err(None);
         }
         let not_before = self.not_before[lane];
@@ -129,22 +139,37 @@ impl Keeping {
     /// The keeper has answered. True when it had been silent.
     pub(super) const fn heard(&mut self) -> bool {
         self.probing = false;
+        self.probe_wait = PROBE_FIRST;
         self.lost.take().is_some()
     }
 
     /// It has not. True when it had answered until now.
     pub(super) fn unheard(&mut self, now: Mono) -> bool {
-        self.probing = false;
         self.unanswered += 1;
-        self.probe_at = now + PROBE_EVERY;
+        if self.lost.is_none() || self.probing {
+            self.probe_at = now + self.probe_wait;
+            self.probe_wait = (self.probe_wait * 2).min(PROBE_EVERY);
+        }
+        self.probing = false;
         self.lost.replace(self.lost.unwrap_or(now)).is_none()
     }
 
     /// Asking again for a lane is useless for so long; but another instance may change that sooner,
     /// so it is done at least once a second.
     pub(super) fn wait(&mut self, lane: Lane, at_least: Duration, why: Binding, now: Mono) {
+        self.window = 1;
         self.why[lane] = Some(why);
         self.not_before[lane] = self.not_before[lane].max(now + at_least.min(ASK_EVERY));
+    }
+
+    /// Whether the keeper's last word on a claim was no: others use what this instance does not.
+    pub(super) const fn is_short(&self) -> bool {
+        self.window == 1
+    }
+
+    /// Whether it has been silent for long enough that nobody need wait for it in vain.
+    pub(super) fn is_gone(&self, now: Mono) -> bool {
+        self.lost.is_some_and(|since| now.saturating_since(since) >= GONE_AFTER)
     }
 
     /// What kept a lane waiting when it last had to.
@@ -161,6 +186,7 @@ impl Keeping {
 
     /// Tokens were granted.
     pub(super) fn granted(&mut self, tokens: f64, now: Mono) {
+        self.window = (self.window * 2).min(CLAIMS_MAX);
         self.flow = (self.flow(now) + tokens / FLOW_S, now);
     }
 

@@ -12,7 +12,7 @@ use crate::admission::breaker::State;
 use crate::admission::budget::Reservation;
 use crate::admission::config::WithoutStore;
 use crate::admission::events::{AttemptId, Effect, RequestId, ScopeId};
-use crate::admission::keeping::PROBE_EVERY;
+use crate::admission::keeping::{Keeping, PROBE_EVERY};
 use crate::admission::queue::{Lane, Ticket};
 use crate::admission::refusal::Reason;
 use crate::admission::settings::Mode;
@@ -156,9 +156,13 @@ impl Gate {
             }
             known.reflect(mirror, uniform, &self.settings, now);
         } else if keeping.unheard(now) {
+            let is_short = keeping.is_short();
             known.set_rates(&self.settings, now);
-        } else {
-            // Silent for a second time: nobody need wait for it in vain.
+            if is_short {
+                // The others have used what this instance saved up: its share begins with nothing.
+                known.budget.hold(now, now);
+            }
+        } else if keeping.is_gone(now) {
             self.refuse_closed_lanes(place, now);
         }
         self.pump(place, now);
@@ -191,6 +195,8 @@ impl Gate {
     ) {
         let scope = &mut self.scopes[place];
         scope.reported_at = now;
+        // What is asked for may have been granted by now.
+        let asked = scope.keeping.as_ref().map_or(0, Keeping::asked);
         let report = Report {
             receipt: held.receipt,
             reserved: held.reservation.demand,
@@ -198,7 +204,7 @@ impl Gate {
             outcome,
             readings,
             limits: scope.limits(&self.settings),
-            in_flight: scope.in_flight,
+            in_flight: scope.in_flight + asked,
             rules: scope.rules(&self.settings),
         };
         let scope = ScopeId(place);

@@ -24,7 +24,6 @@
 //!
 //! Only with a keeper does a request claim; what need not wait is never queued.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,28 +34,27 @@ use rand_pcg::Pcg64Mcg;
 use super::breaker::Reopening;
 use super::budget::Reservation;
 use super::config::ScopeConfig;
-use super::counters::Stage;
 use super::estimate::Estimator;
 use super::events::{AttemptId, Effect, Offer, RequestId};
 #[cfg(doc)]
 use super::identity::Originals;
 use super::identity::{ChainEntry, Identity};
-use super::keeping::Keeping;
 use super::queue::{Lane, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
 use super::scope::{Ask, Scope, Turn};
 use super::settings::{Mode, RetryOwner, Settings};
-use super::shared::{Demand, Outcome, Receipt};
+use super::shared::{Demand, Receipt};
 use super::tenants::Tenants;
-use crate::dialect::MeterReading;
 use crate::signal::Mono;
 
 mod answering;
 mod claiming;
+mod ending;
 mod hearing;
 #[cfg(test)]
 mod keeper_tests;
 mod retrying;
+mod starting;
 mod steering;
 
 /// How often some of the state is looked at for what is no longer needed.
@@ -422,233 +420,6 @@ impl Gate {
         self.requests.get_mut(&attempt.request).filter(|request| {
             request.attempts == attempt.number && matches!(request.phase, Phase::Upstream { .. })
         })
-    }
-
-    /// Starts as many of the queue as may start, and sets the next wake-up.
-    fn pump(&mut self, place: usize, now: Mono) {
-        let wake = loop {
-            while let Some(id) = self.scopes[place].queue.overdue(now) {
-                self.expire(id, place, now);
-            }
-            let scope = &self.scopes[place];
-            let Some(head) = scope.queue.head() else { break None };
-            let demand = scope.estimator.reserve(&self.requests[&head.request].terms.guess);
-            let (next, demand) = match scope.may_start(&head, &demand, &self.settings, now) {
-                Ok(()) => (head, demand),
-                Err(wake) => match self.instead_of(&head, place, now) {
-                    Some(Ok(other)) => other,
-                    Some(Err(other)) => break wake.into_iter().chain(other).min(),
-                    None => break wake,
-                },
-            };
-            if let Err(wake) = self.turn_to_probe(place, now) {
-                break Some(wake);
-            }
-            if let Some(wake) = self.ask_keeper(&next, demand, place, now) {
-                match wake {
-                    Ok(()) => continue,
-                    Err(wake) => break wake,
-                }
-            }
-            self.scopes[place].queue.take(next.request);
-            let reserved = self.hold(&next, demand, None, place, now);
-            self.start(next.request, Some(reserved), now);
-        };
-        let scope = &self.scopes[place];
-        let deadline = scope.queue.next_deadline();
-        let probe = scope.keeping.as_ref().and_then(Keeping::next_probe);
-        let timers = [deadline, scope.lease_due(), scope.ramp_due(), probe].into_iter().flatten();
-        let wake = wake.into_iter().chain(timers).min();
-        self.set_wake(place, wake);
-    }
-
-    /// Of one provider's scopes only one probes at a time, so that they do not all come back at once.
-    fn turn_to_probe(&self, place: usize, now: Mono) -> Result<(), Mono> {
-        let scope = &self.scopes[place];
-        match scope.breaker.probe_due(now) {
-            Some(due) if self.settings.breaker && !scope.keeper_answers() => {
-                self.reopenings[scope.provider].permits(place, due, now)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whose turn it is when the head waits for its own lane's share only.
-    /// `None` where there is nobody else; `Err` is when that one may start.
-    fn instead_of(
-        &self,
-        head: &Ticket,
-        place: usize,
-        now: Mono,
-    ) -> Option<Result<(Ticket, Demand), Option<Mono>>> {
-        let scope = &self.scopes[place];
-        let other = scope.queue.head_of(Lane::Interactive).filter(|_| head.lane == Lane::Batch)?;
-        let demand = scope.estimator.reserve(&self.requests[&other.request].terms.guess);
-        let may = scope.may_start(&other, &demand, &self.settings, now);
-        Some(may.map(|()| (other, demand)))
-    }
-
-    /// Debits the scope for an attempt that starts now, and counts its wait.
-    fn hold(
-        &mut self,
-        ticket: &Ticket,
-        demand: Demand,
-        receipt: Option<Receipt>,
-        place: usize,
-        now: Mono,
-    ) -> Held {
-        let scope = &mut self.scopes[place];
-        let reservation = scope.budget.reserve(demand, now);
-        scope.debit_lane(ticket, now);
-        scope.counters.tokens_reserved += demand.tokens();
-        let request = self.request_mut(ticket.request);
-        let waited = now.saturating_since(request.queued_since);
-        request.queued += waited;
-        let counters = &mut self.scopes[place].counters;
-        counters.queue_wait[ticket.lane].observe(waited);
-        Held { reservation, receipt }
-    }
-
-    fn set_wake(&mut self, place: usize, wake: Option<Mono>) {
-        let old = std::mem::replace(&mut self.scopes[place].wake, wake);
-        if old != wake {
-            if let Some(old) = old {
-                self.wakes.remove(&(old, place));
-            }
-            self.wakes.extend(wake.map(|wake| (wake, place)));
-        }
-    }
-
-    /// Lets a request go upstream.
-    fn start(&mut self, id: RequestId, held: Option<Held>, now: Mono) {
-        let request = self.requests.get_mut(&id).expect("only known requests are started");
-        request.attempts += 1;
-        let newly_admitted = !std::mem::replace(&mut request.admitted, true);
-        request.phase = Phase::Upstream { started: now, held, sent: false };
-        let attempt = AttemptId { request: id, number: request.attempts };
-        let scope = &mut self.scopes[request.scope];
-        scope.in_flight += 1;
-        if scope.breaker.probe_due(now).is_some() {
-            self.reopenings[scope.provider].began(request.scope, now);
-        }
-        scope.breaker.started(now);
-        scope.counters.tokens_estimated += request.terms.guess.tokens();
-        if newly_admitted {
-            scope.counters.admitted[request.terms.lane] += 1;
-            if let Some(original) = scope.originals.get_mut(request.identity)
-                && !std::mem::replace(&mut original.admitted, true)
-            {
-                scope.retry_budget.admitted(now);
-            }
-        }
-        self.effects.push_back(Effect::Send { attempt });
-    }
-
-    /// Gives back what an attempt held, and says how it ended. `charged`: what it cost, `None` for
-    /// nothing.
-    fn end_attempt(
-        &mut self,
-        id: RequestId,
-        charged: Option<Demand>,
-        outcome: Outcome,
-        meters: &[MeterReading],
-        now: Mono,
-    ) {
-        let request = self.request_mut(id);
-        let (Phase::Upstream { started, held, .. } | Phase::Streaming { started, held }) =
-            request.phase
-        else {
-            return;
-        };
-        request.phase = Phase::Answered;
-        let place = request.scope;
-        let scope = &mut self.scopes[place];
-        scope.in_flight = scope.in_flight.saturating_sub(1);
-        let took = now.saturating_since(started);
-        scope.counters.attempt_duration.observe(took);
-        if charged.is_some() {
-            scope.served_in(took.as_secs_f64(), now);
-        }
-        if let Some(held) = held {
-            scope.budget.settle(&held.reservation, charged, now);
-        }
-        self.report(place, held, charged, outcome, meters, now);
-    }
-
-    fn deliver(&mut self, id: RequestId, forbid_retry: bool) {
-        let request = &self.requests[&id];
-        self.effects.push_back(Effect::Deliver {
-            request: id,
-            forbid_retry,
-            attempts: request.reached,
-            queued: request.queued,
-        });
-    }
-
-    fn expire(&mut self, id: RequestId, place: usize, now: Mono) {
-        let scope = &mut self.scopes[place];
-        scope.queue.remove(id);
-        *scope.counters.expired.entry(Stage::Queue).or_default() += 1;
-        if self.requests[&id].terms.deferrable {
-            return self.defer(id, Duration::ZERO, now);
-        }
-        let forbid = self.settings.retry_owner == RetryOwner::Gateway;
-        self.answer_refusal(id, Reason::QueueExpired.refusal(None, forbid), now);
-    }
-
-    fn refuse(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
-        let request = &self.requests[&id];
-        if request.terms.deferrable && refusal.reason.passes() {
-            return self.defer(id, refusal.retry_after.unwrap_or_default(), now);
-        }
-        let counters = &mut self.scopes[request.scope].counters;
-        *counters.shed.entry((request.terms.lane, refusal.reason)).or_default() += 1;
-        counters.tenant(&request.tenant_name).refused += 1;
-        self.answer_refusal(id, refusal, now);
-    }
-
-    /// Puts a request off that cannot be answered in time and may be answered later.
-    fn defer(&mut self, id: RequestId, not_before: Duration, now: Mono) {
-        let request = &self.requests[&id];
-        let scope = &mut self.scopes[request.scope];
-        scope.counters.deferred[request.terms.lane] += 1;
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.log(chain("deferred", now));
-        }
-        self.effects.push_back(Effect::Defer { request: id, not_before });
-        self.finish(id, Finish::Deferred, now);
-    }
-
-    fn answer_refusal(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
-        let request = &self.requests[&id];
-        let scope = &mut self.scopes[request.scope];
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.log(ChainEntry {
-                status: Some(refusal.reason.status()),
-                code: Some(Cow::Borrowed(refusal.reason.code())),
-                hint: refusal.retry_after,
-                ..chain("refused", now)
-            });
-        }
-        self.effects.push_back(Effect::Refuse { request: id, refusal });
-        self.finish(id, Finish::Refused, now);
-    }
-
-    fn finish(&mut self, id: RequestId, how: Finish, now: Mono) {
-        let Some(request) = self.requests.remove(&id) else { return };
-        self.tenants.leave(request.tenant, now);
-        let scope = &mut self.scopes[request.scope];
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.running = original.running.saturating_sub(1);
-            original.touched = now;
-        }
-        let took = now.saturating_since(request.arrived);
-        if how != Finish::Gone {
-            scope.counters.offered_latency.observe(took);
-        }
-        if how == Finish::Served {
-            scope.counters.admitted_latency.observe(took);
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::admission::events::{Head, ScopeId};
+use crate::admission::keeping::Keeping;
 use crate::admission::pool::Pool;
-use crate::admission::shared::{Claim, Mirror, Report, Verdict};
+use crate::admission::shared::{Claim, Mirror, Outcome, Report, Verdict};
 use crate::admission::{Binding, Policy, WithoutStore};
 use crate::dialect::{Class, Meter, MeterReading};
 

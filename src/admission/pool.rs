@@ -3,15 +3,17 @@
 //! The gate of a single instance uses the same parts directly. Where instances are processes of their
 //! own, the state is in a store, and that store's script is held against this one.
 
+mod line;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::line::{Place, Places};
 use super::adaptive::{Adaptive, Pause};
 use super::breaker::{Breaker, Spread, State, Thresholds};
 use super::budget::{Allowance, Budget, Reservation};
-use super::limit::Limit;
-use super::queue::Ahead;
+use super::limit::{Limit, Semantics};
 use super::shared::{
     Binding, Claim, Demand, Mirror, Outcome, Receipt, Report, Rules, SharedBreaker, Verdict,
 };
@@ -22,11 +24,15 @@ use crate::signal::Mono;
 const NEVER: Duration = Duration::from_mins(1);
 /// When a call of another instance ends is not known.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Rounding that is no excess.
+const SLACK: f64 = 1e-6;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Lease {
     until: Mono,
     in_flight: u32,
+    /// What it waits for.
+    places: Places,
 }
 
 /// One scope's shared state.
@@ -58,16 +64,20 @@ impl Pool {
     /// May one attempt of `instance` start now? Takes from every meter or from none.
     pub fn claim(&mut self, instance: &str, claim: &Claim, now: Mono) -> (Verdict, Mirror) {
         self.begin(instance, claim.in_flight, &claim.limits, &claim.rules, now);
-        let verdict = if let Some((at_least, why)) = self.judge(claim, now) {
+        let verdict = if let Some((at_least, why)) = self.barred(claim, now) {
             Verdict::Wait { at_least: at_least.min(NEVER), why }
+        } else if let Some((at_least, meter)) = self.waits(instance, &claim.demand, now) {
+            self.stand_in_line(instance, claim.demand, at_least, now);
+            Verdict::Wait { at_least, why: Binding::Meter(meter) }
         } else {
-            // What dies with its instance stays charged: nobody settles it, and the provider may have
-            // done the work.
+            // What dies with its instance stays charged: nobody settles it, and the provider may
+            // have done the work.
             let held = self.budget.reserve(claim.demand, now);
             self.budget.settle(&held, Some(claim.demand), now);
             self.breaker.started(now);
             if let Some(lease) = self.instances.get_mut(instance) {
                 lease.in_flight = claim.in_flight + 1;
+                lease.places.leave(&claim.demand, now);
             }
             Verdict::Granted(Receipt(micros(now)))
         };
@@ -118,10 +128,11 @@ impl Pool {
         now: Mono,
     ) {
         self.instances.retain(|_, lease| lease.until > now);
-        let lease = Lease { until: now + rules.lease, in_flight };
+        let until = now + rules.lease;
         match self.instances.get_mut(instance) {
-            Some(known) => *known = lease,
+            Some(known) => (known.until, known.in_flight) = (until, in_flight),
             None => {
+                let lease = Lease { until, in_flight, places: Places::default() };
                 self.instances.insert(Arc::from(instance), lease);
             }
         }
@@ -135,8 +146,8 @@ impl Pool {
         self.budget.set(&allowances, self.adaptive.factor(), now);
     }
 
-    /// How long it must wait, and for what.
-    fn judge(&self, claim: &Claim, now: Mono) -> Option<(Duration, Binding)> {
+    /// How long nobody may start, and why.
+    fn barred(&self, claim: &Claim, now: Mono) -> Option<(Duration, Binding)> {
         if claim.rules.breaker
             && let Err(at) = self.breaker.permits(now)
         {
@@ -146,14 +157,84 @@ impl Pool {
         if !paused.is_zero() {
             return Some((paused, Binding::Pause));
         }
-        if claim.in_flight_max.is_some_and(|most| self.in_flight() >= most) {
-            return Some((LOOK_AGAIN, Binding::Meter(Meter::Concurrency)));
+        let is_full = claim.in_flight_max.is_some_and(|most| self.in_flight() >= most);
+        is_full.then_some((LOOK_AGAIN, Binding::Meter(Meter::Concurrency)))
+    }
+
+    /// How long `instance` must wait for the meters, and for which.
+    fn waits(&self, instance: &str, demand: &Demand, now: Mono) -> Option<(Duration, Meter)> {
+        let alone = self.wait_for_meters(demand, None, now);
+        let (wait, meter) = match self.first_in_line(now) {
+            // Nobody takes what the first in the line waits for.
+            Some((first, place)) if first != instance || !place.is_for(demand) => {
+                let (behind, meter) = self.wait_for_meters(demand, Some(&place.demand), now)?;
+                let behind = behind.min(place.until.saturating_since(now));
+                (behind.max(alone.map_or(Duration::ZERO, |(wait, _)| wait)), meter)
+            }
+            _ => alone?,
+        };
+        // An instance that sleeps for so long would be late for what else it waits for.
+        let other = self.instances.get(instance).and_then(|own| own.places.next_other(demand, now));
+        Some((wait.min(other.map_or(NEVER, |other| other.max(LOOK_AGAIN))), meter))
+    }
+
+    /// Who is served first, and what is kept for it.
+    fn first_in_line(&self, now: Mono) -> Option<(&str, &Place)> {
+        let places = self
+            .instances
+            .iter()
+            .flat_map(|(name, lease)| lease.places.held(now).map(move |place| (&**name, place)));
+        places.min_by_key(|(name, place)| (place.since, *name))
+    }
+
+    /// Time until `demand` may be taken after `ahead` has been, and the meter that keeps it waiting
+    /// longest; `None`: now.
+    fn wait_for_meters(
+        &self,
+        demand: &Demand,
+        ahead: Option<&Demand>,
+        now: Mono,
+    ) -> Option<(Duration, Meter)> {
+        let mut longest = None;
+        for meter in self.budget.meters() {
+            let kind = meter.limit().meter;
+            let (amount, ahead) = (demand.of(kind), ahead.map_or(0.0, |ahead| ahead.of(kind)));
+            if amount <= 0.0 {
+                continue;
+            }
+            let wait = meter.wait(amount, ahead, now).unwrap_or(Duration::MAX);
+            if !wait.is_zero() && longest.is_none_or(|(known, _)| wait > known) {
+                longest = Some((wait, kind));
+            }
         }
-        match self.budget.wait(&claim.demand, &Ahead::default(), now) {
-            Ok((wait, Some(meter))) => Some((wait, Binding::Meter(meter))),
-            Ok((_, None)) => None,
-            Err(meter) => Some((NEVER, Binding::Meter(meter))),
+        longest
+    }
+
+    /// Who waits for a refill gets a place in the line, or keeps it. Who waits for something else
+    /// gains nothing by holding up the others: a limit that is never enough, or a window's end, at
+    /// which there is enough for everybody.
+    fn stand_in_line(&mut self, instance: &str, demand: Demand, at_least: Duration, now: Mono) {
+        let alone = self.wait_for_meters(&demand, None, now);
+        let for_windows_end = self.budget.meters().iter().any(|meter| {
+            let (limit, left) = (meter.limit(), meter.left(now));
+            let amount = demand.of(limit.meter);
+            let is_too_much = amount > left + SLACK && left < limit.amount - SLACK;
+            limit.semantics == Semantics::FixedWindow && is_too_much
+        });
+        let waits_for_refill = alone.is_none_or(|(wait, _)| wait < NEVER) && !for_windows_end;
+        let Some(lease) = self.instances.get_mut(instance) else { return };
+        if waits_for_refill {
+            lease.places.keep(demand, at_least, now);
+        } else {
+            lease.places.leave(&demand, now);
         }
+    }
+
+    /// When places in the line are lost, if their instances do not ask again.
+    #[cfg(test)]
+    pub(crate) fn lapses(&self) -> impl Iterator<Item = Mono> {
+        let places = self.instances.values().flat_map(|lease| lease.places.held(Mono::START));
+        places.map(|place| place.until)
     }
 
     fn hear(&mut self, outcome: &Outcome, started: Mono, now: Mono) {
@@ -191,108 +272,4 @@ fn micros(now: Mono) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::admission::limit::Semantics;
-
-    const LEASE: Duration = Duration::from_secs(10);
-
-    fn at(seconds: f64) -> Mono {
-        Mono::from_secs_f64(seconds)
-    }
-
-    fn claim(in_flight: u32) -> Claim {
-        let (window, burst) = (Duration::from_mins(1), Duration::from_secs(1));
-        let semantics = Semantics::SlidingWindow;
-        let rules = Rules { breaker: true, faults_in_row: 5, adaptive: true, lease: LEASE };
-        Claim {
-            demand: Demand { input: 100.0, output: 0.0 },
-            limits: vec![Limit {
-                meter: Meter::Tokens,
-                amount: 60_000.0,
-                window,
-                semantics,
-                burst,
-            }],
-            in_flight,
-            in_flight_max: Some(2),
-            rules,
-        }
-    }
-
-    fn report(claim: &Claim, receipt: Receipt, outcome: Outcome) -> Report {
-        Report {
-            receipt: Some(receipt),
-            reserved: claim.demand,
-            charged: None,
-            outcome,
-            readings: Vec::new(),
-            limits: claim.limits.clone(),
-            in_flight: 0,
-            rules: claim.rules,
-        }
-    }
-
-    /// A pool whose meters were set up at the start, so that their paces are full a second later.
-    fn pool() -> Pool {
-        let mut pool = Pool::new("s", Mono::START);
-        let idle = Report { receipt: None, ..report(&claim(0), Receipt(0), Outcome::Neither) };
-        pool.report("first", &idle, Mono::START);
-        pool.instances.clear();
-        pool
-    }
-
-    fn granted(verdict: Verdict) -> Receipt {
-        match verdict {
-            Verdict::Granted(receipt) => receipt,
-            Verdict::Wait { at_least, why } => panic!("waits {at_least:?} for {why:?}"),
-        }
-    }
-
-    #[test]
-    fn calls_of_a_dead_instance_come_back_with_its_lease() {
-        let mut pool = pool();
-        granted(pool.claim("dies", &claim(0), at(1.0)).0);
-        granted(pool.claim("dies", &claim(1), at(1.1)).0);
-        let (verdict, mirror) = pool.claim("lives", &claim(0), at(2.0));
-        let why = Binding::Meter(Meter::Concurrency);
-        assert_eq!(verdict, Verdict::Wait { at_least: LOOK_AGAIN, why });
-        assert_eq!((mirror.instances, mirror.in_flight), (2, 2));
-        let (verdict, mirror) = pool.claim("lives", &claim(0), at(11.2));
-        granted(verdict);
-        assert_eq!((mirror.instances, mirror.in_flight), (1, 1));
-    }
-
-    #[test]
-    fn a_throttle_of_one_instance_pauses_all_and_work_then_leaves_at_the_pace() {
-        let mut pool = pool();
-        let one = claim(0);
-        let receipt = granted(pool.claim("a", &one, at(5.0)).0);
-        let pause = Duration::from_secs(2);
-        let outcome = Outcome::Throttled { pause, meter: Some(Meter::Tokens) };
-        pool.report("a", &report(&one, receipt, outcome), at(5.1));
-        let (verdict, mirror) = pool.claim("b", &one, at(6.0));
-        let left = Duration::from_millis(1_100);
-        assert_eq!(verdict, Verdict::Wait { at_least: left, why: Binding::Pause });
-        assert_eq!(mirror.paused, left);
-        // 1,000 tokens a second: a tenth of a second for the first hundred.
-        let (verdict, _) = pool.claim("b", &one, at(7.1));
-        assert!(matches!(verdict, Verdict::Wait { at_least, .. } if at_least.as_millis() >= 99));
-        granted(pool.claim("b", &one, at(7.21)).0);
-    }
-
-    #[test]
-    fn faults_of_several_instances_open_one_breaker() {
-        let mut pool = pool();
-        let one = Claim { in_flight_max: None, ..claim(0) };
-        for (n, instance) in ["a", "b", "c", "a", "b"].into_iter().enumerate() {
-            let now = at(5.0 + 0.2 * f64::from(u32::try_from(n).expect("small")));
-            let receipt = granted(pool.claim(instance, &one, now).0);
-            let fault = Outcome::Fault { overload: true };
-            pool.report(instance, &report(&one, receipt, fault), now);
-        }
-        let (verdict, mirror) = pool.claim("c", &one, at(6.0));
-        assert!(matches!(verdict, Verdict::Wait { why: Binding::Breaker, .. }), "{verdict:?}");
-        assert!(matches!(mirror.breaker, SharedBreaker::Open { .. }));
-    }
-}
+mod tests;

@@ -158,7 +158,7 @@ for i = 1, number() do
   if refused then believe(it, 0) end
   meters[i] = it
 end
-local count, open_elsewhere = others(now, instance)
+local count, open_elsewhere, places = others(now, instance)
 
 judge_breaker()
 judge_rate()
@@ -169,4 +169,4 @@ if pause > 0 then
     if it.paced then it.level = math.min(it.level, 0) end
   end
 end
-return finish(now, meters, instance, lease, in_flight, count, open_elsewhere)
+return finish(now, meters, instance, lease, in_flight, places[instance], count, open_elsewhere)

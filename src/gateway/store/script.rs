@@ -48,10 +48,12 @@ impl Scripts {
     ) -> ScriptInvocation<'a> {
         let mut call = begin(&self.claim, scope, instance, claim.in_flight, &claim.rules, now);
         call.arg(u8::from(claim.rules.breaker)).arg(optional(claim.in_flight_max));
-        call.arg(claim.limits.len());
+        call.arg(claim.demand.input).arg(claim.demand.output).arg(claim.limits.len());
         for limit in &claim.limits {
             push_limit(&mut call, limit);
-            call.arg(claim.demand.of(limit.meter));
+            for part in parts(limit.meter) {
+                call.arg(part);
+            }
         }
         call
     }
@@ -135,6 +137,13 @@ fn push_limit(call: &mut ScriptInvocation<'_>, limit: &Limit) {
     let window = micros(limit.window);
     call.arg(format!("{}/{window}/{semantics}", limit.meter.word()));
     call.arg(limit.amount).arg(window).arg(semantics).arg(micros(limit.burst));
+}
+
+/// How much of a meter a request takes: for itself, for each token of input and for each of output.
+fn parts(meter: Meter) -> [f64; 3] {
+    let of = |input, output| Demand { input, output }.of(meter);
+    let itself = of(0.0, 0.0);
+    [itself, of(1.0, 0.0) - itself, of(0.0, 1.0) - itself]
 }
 
 fn optional<T: ToString>(value: Option<T>) -> String {

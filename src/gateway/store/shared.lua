@@ -259,25 +259,28 @@ local function breaker(now)
   return 'half-open', math.max(0, probe_at + PROBE_LOST - now)
 end
 
--- How many other instances live, and what they have open. Whoever is past its lease is gone, with what
--- it had open. LEASES has one field an instance: until when it lives, and its open calls.
+-- How many other instances live, what they have open, and the places of all in the line, by name.
+-- Whoever is past its lease is gone, with all that it had. LEASES has one field an instance: until when
+-- it lives, its open calls, and its places, as `claim.lua` writes them.
 local function others(now, instance)
-  local count, open = 0, 0
+  local count, open, places = 0, 0, {}
   local flat = redis.call('HGETALL', LEASES)
   for i = 1, #flat, 2 do
-    local ends, calls = string.match(flat[i + 1], '(%d+) (%d+)')
+    local ends, calls, line = string.match(flat[i + 1], '^(%d+) (%d+) ?(.*)$')
     if tonumber(ends) <= now then
       redis.call('HDEL', LEASES, flat[i])
-    elseif flat[i] ~= instance then
-      count, open = count + 1, open + calls
+    else
+      if line ~= '' then places[flat[i]] = line end
+      if flat[i] ~= instance then count, open = count + 1, open + calls end
     end
   end
-  return count, open
+  return count, open, places
 end
 
 -- Writes what has changed, and says how things stand. `count` and `open` are those of the others.
-local function finish(now, meters, instance, lease, in_flight, count, open)
-  redis.call('HSET', LEASES, instance, string.format('%.0f %d', now + lease, in_flight))
+local function finish(now, meters, instance, lease, in_flight, line, count, open)
+  local held = string.format('%.0f %d %s', now + lease, in_flight, line or '')
+  redis.call('HSET', LEASES, instance, held)
   local window, debt, lefts = 0, 0, {}
   for i, it in ipairs(meters) do
     window = math.max(window, it.window)

@@ -143,6 +143,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..160)
 }
 
+fn rules() -> impl Strategy<Value = Rules> {
+    let lease = Duration::from_secs(10);
+    let is_on = || prop::bool::weighted(0.7);
+    (is_on(), prop_oneof![Just(5), 1..8_u32], is_on()).prop_map(
+        move |(breaker, faults_in_row, adaptive)| Rules { breaker, faults_in_row, adaptive, lease },
+    )
+}
+
 /// Both keepers of one scope, and what was granted and not reported yet.
 struct Pair<'a> {
     link: &'a Link,
@@ -151,13 +159,11 @@ struct Pair<'a> {
     scope: String,
     pool: Pool,
     semantics: Semantics,
+    rules: Rules,
     now: u64,
     promised: u64,
     open: Vec<(Receipt, Demand)>,
 }
-
-const RULES: Rules =
-    Rules { breaker: true, faults_in_row: 5, adaptive: true, lease: Duration::from_secs(10) };
 
 impl Pair<'_> {
     /// Both are told the same. `false` when rounding made them part, which nothing can be learned
@@ -168,6 +174,12 @@ impl Pair<'_> {
             Gap::Promised => self.promised,
         };
         self.promised = 0;
+        // Whether a place in the line is still held must not depend on rounding.
+        let now = self.mono();
+        let away = |lapse: Mono| lapse.saturating_since(now).max(now.saturating_since(lapse));
+        if self.pool.lapses().any(|lapse| away(lapse) <= ROUNDING) {
+            return Ok(false);
+        }
         let instance = INSTANCES[step.instance];
         match &step.action {
             Action::Claim { tokens, share, in_flight_max } => {
@@ -176,7 +188,7 @@ impl Pair<'_> {
                     limits: limits(self.semantics, *share),
                     in_flight: step.in_flight,
                     in_flight_max: *in_flight_max,
-                    rules: RULES,
+                    rules: self.rules,
                 };
                 self.claim(instance, &claim)
             }
@@ -197,7 +209,7 @@ impl Pair<'_> {
                     readings: reading.iter().copied().collect(),
                     limits: limits(self.semantics, 1.0),
                     in_flight: step.in_flight,
-                    rules: RULES,
+                    rules: self.rules,
                 };
                 self.report(instance, &report)
             }
@@ -292,7 +304,7 @@ fn the_scripts_follow_the_pool() {
         Just(Semantics::SlidingWindow),
         Just(Semantics::FixedWindow),
     ];
-    let outcome = runner.run(&(semantics, steps()), |(semantics, steps)| {
+    let outcome = runner.run(&(semantics, rules(), steps()), |(semantics, rules, steps)| {
         let scope = format!("scope {{{}}}", cases.fetch_add(1, Ordering::Relaxed));
         let mut pair = Pair {
             link: &link,
@@ -301,6 +313,7 @@ fn the_scripts_follow_the_pool() {
             pool: Pool::new(&scope, Mono::from_start(Duration::from_micros(BEGIN))),
             scope,
             semantics,
+            rules,
             now: BEGIN,
             promised: 0,
             open: Vec::new(),

@@ -189,7 +189,7 @@ fn whoever_gives_up_holds_up_the_others_for_a_moment() {
     // 500 are there at 1.45, but the 900 of the first are not.
     let (verdict, _) = pool.claim("b", &ask(100.0), at(1.45));
     assert!(matches!(verdict, Verdict::Wait { .. }));
-    granted(pool.claim("b", &ask(100.0), at(1.0 + 0.85 + 0.251)).0);
+    granted(pool.claim("b", &ask(100.0), at(2.2)).0);
 }
 
 #[test]

@@ -166,8 +166,8 @@ end
 local function waits_for_refill()
   for _, it in ipairs(meters) do
     if it.semantics == 'fixed' then
-      local taken = used(it)
-      if taken > SLACK and taken + amount_of(it, demand) > it.amount + SLACK then return false end
+      local taken, rest = used(it), left(it)
+      if taken > SLACK and amount_of(it, demand) > rest + SLACK then return false end
     end
   end
   return wait_for_meters(demand) < NEVER

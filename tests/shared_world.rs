@@ -177,6 +177,20 @@ fn a_silent_keeper_leaves_each_its_share_and_is_found_again_though_no_lane_works
     }
 }
 
+#[test]
+fn a_keeper_that_answers_now_and_then_is_told_what_began_without_it() {
+    for semantics in SEMANTICS {
+        let plan = Plan { loss_ratio: 0.1, ..steady(semantics) };
+        let mut world = World::new(&plan).play();
+        let used = served(&world, at(10.0), at(130.0)) / (120.0 * QUOTA);
+        println!("{semantics:?}: {used:.3} used, {} refused", world.refused);
+        assert!((0.8..=0.98).contains(&used), "{semantics:?}: {used} of the quota");
+        // Until it is told, one instance's share comes on top of what the others take.
+        assert!(world.refused <= 10, "{semantics:?}: {}", world.refused);
+        assert_eq!(leftovers(&mut world), Vec::<String>::new(), "{semantics:?}");
+    }
+}
+
 fn plans() -> impl Strategy<Value = Plan> {
     let silent = prop::option::of((5.0..40.0, 0.1..15.0));
     let silent = silent.prop_map(|silent| silent.map(|(from, length)| from..from + length));

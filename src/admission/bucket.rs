@@ -21,12 +21,13 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// An empty bucket that holds `burst` of its rate: what the provider still has for us is not
-    /// known at the start, so nothing is assumed.
+    /// A bucket that holds `burst` of its rate, empty: what the provider still has for us is not known
+    /// at the start. Only the one request that a slow meter holds need not wait for its refill.
     #[must_use]
     pub fn new(per_second: f64, burst: Duration, now: Mono) -> Self {
-        let capacity = capacity(per_second, burst);
-        Self { per_second, capacity, level: 0.0, updated: now }
+        let is_slow = per_second * burst.as_secs_f64() < CAPACITY_MIN;
+        let full = Self::full(per_second, burst, now);
+        Self { level: if is_slow { full.capacity } else { 0.0 }, ..full }
     }
 
     /// The same, full.
@@ -144,7 +145,9 @@ mod tests {
 
     #[test]
     fn nothing_passes_a_rate_of_zero() {
-        assert_eq!(Bucket::new(0.0, SECOND, Mono::START).wait(1.0, 0.0, at(100.0)), None);
+        let mut bucket = Bucket::full(0.0, SECOND, Mono::START);
+        bucket.take(1.0, Mono::START);
+        assert_eq!(bucket.wait(1.0, 0.0, at(100.0)), None, "not even a second one");
     }
 
     #[test]

@@ -270,7 +270,7 @@ fn permanent_refusals_are_never_retried_and_an_exhausted_account_opens_the_break
         assert_eq!(bench.scope().counters().attempts(), 1, "{class}");
         let next = bench.offer(&offer(2), at(1.2));
         let refused = bench.refusal(next).map(|refusal| refusal.reason);
-        let expected = (class == Class::PermanentQuota).then_some(Reason::Breaker);
+        let expected = (class == Class::PermanentQuota).then_some(Reason::AccountDead);
         assert_eq!(refused, expected, "{class}");
     }
 }

@@ -3,11 +3,12 @@
 //! While it does not, the gate works with a local share: the limit over the instances last seen.
 //! Sends nothing itself.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::counters::PerLane;
-use super::queue::Lane;
-use super::shared::{Binding, Mirror};
+use super::queue::{Ahead, Lane};
+use super::shared::{Binding, Demand, Mirror};
 use crate::signal::Mono;
 
 /// Claims of one scope that may be on their way at the same time.
@@ -19,6 +20,8 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const PROBE_FIRST: Duration = Duration::from_millis(100);
 /// The wait doubles from one question to the next, up to this.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Charges that are remembered for a silent keeper: a burst's worth of a scope with as many requests.
+const UNTOLD_MAX: usize = 256;
 /// A silence of this length is no hiccup.
 const GONE_AFTER: Duration = Duration::from_millis(500);
 /// Over which time the rate of grants is smoothed.
@@ -41,8 +44,10 @@ pub struct Keeping {
     probing: bool,
     mirror: Option<(Mirror, Mono)>,
     /// Tokens granted per second of late, and when that was right.
-    flow: (f64, Mono),
+    flow: (Ahead, Mono),
     unanswered: u64,
+    /// What was used without the keeper, and when, the newest last.
+    untold: VecDeque<(Mono, Demand)>,
 }
 
 impl Keeping {
@@ -60,8 +65,9 @@ impl Keeping {
             probe_wait: PROBE_FIRST,
             probing: false,
             mirror: None,
-            flow: (0.0, now),
+            flow: (Ahead::default(), now),
             unanswered: 0,
+            untold: VecDeque::new(),
         }
     }
 
@@ -162,6 +168,21 @@ impl Keeping {
         self.not_before[lane] = self.not_before[lane].max(now + at_least.min(ASK_EVERY));
     }
 
+    /// So much was used of which the silent keeper does not know.
+    pub(super) fn used_without(&mut self, charged: Demand, now: Mono) {
+        if self.untold.len() >= UNTOLD_MAX {
+            self.untold.pop_front();
+        }
+        self.untold.push_back((now, charged));
+    }
+
+    /// What the keeper must be told of now that it answers. What was used before `since` is not: what
+    /// had flowed in for it has overflowed meanwhile.
+    pub(super) fn take_untold(&mut self, since: Mono) -> impl Iterator<Item = Demand> + use<> {
+        let untold = std::mem::take(&mut self.untold).into_iter();
+        untold.filter(move |(at, _)| *at >= since).map(|(_, charged)| charged)
+    }
+
     /// Whether the keeper's last word on a claim was no: others use what this instance does not.
     pub(super) const fn is_short(&self) -> bool {
         self.window == 1
@@ -184,15 +205,18 @@ impl Keeping {
         self.instances() != before
     }
 
-    /// Tokens were granted.
+    /// A claim for so many tokens was granted.
     pub(super) fn granted(&mut self, tokens: f64, now: Mono) {
         self.window = (self.window * 2).min(CLAIMS_MAX);
-        self.flow = (self.flow(now) + tokens / FLOW_S, now);
+        let Ahead { requests, tokens: before } = self.flow(now);
+        let flow = Ahead { requests: requests + 1.0 / FLOW_S, tokens: before + tokens / FLOW_S };
+        self.flow = (flow, now);
     }
 
-    /// Tokens granted per second of late: the share of the quota that this instance gets.
-    pub(super) fn flow(&self, now: Mono) -> f64 {
+    /// What was granted per second of late: the share of the quota that this instance gets.
+    pub(super) fn flow(&self, now: Mono) -> Ahead {
         let (rate, at) = self.flow;
-        rate * (-now.saturating_since(at).as_secs_f64() / FLOW_S).exp()
+        let left = (-now.saturating_since(at).as_secs_f64() / FLOW_S).exp();
+        Ahead { requests: rate.requests * left, tokens: rate.tokens * left }
     }
 }

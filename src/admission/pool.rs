@@ -129,12 +129,11 @@ impl Pool {
     ) {
         self.instances.retain(|_, lease| lease.until > now);
         let until = now + rules.lease;
-        match self.instances.get_mut(instance) {
-            Some(known) => (known.until, known.in_flight) = (until, in_flight),
-            None => {
-                let lease = Lease { until, in_flight, places: Places::default() };
-                self.instances.insert(Arc::from(instance), lease);
-            }
+        if let Some(known) = self.instances.get_mut(instance) {
+            (known.until, known.in_flight) = (until, in_flight);
+        } else {
+            let lease = Lease { until, in_flight, places: Places::default() };
+            self.instances.insert(Arc::from(instance), lease);
         }
         self.adaptive.freeze(!rules.adaptive);
         if rules.faults_in_row != self.faults_in_row {
@@ -232,7 +231,7 @@ impl Pool {
 
     /// When places in the line are lost, if their instances do not ask again.
     #[cfg(test)]
-    pub(crate) fn lapses(&self) -> impl Iterator<Item = Mono> {
+    pub fn lapses(&self) -> impl Iterator<Item = Mono> {
         let places = self.instances.values().flat_map(|lease| lease.places.held(Mono::START));
         places.map(|place| place.until)
     }

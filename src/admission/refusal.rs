@@ -28,6 +28,8 @@ pub enum Reason {
     QueueExpired,
     /// The breaker is open.
     Breaker,
+    /// The account is exhausted, and the breaker open for that.
+    AccountDead,
     /// It cannot be answered before its caller's deadline.
     Deadline,
     /// The same original is already under way.
@@ -96,6 +98,7 @@ impl Reason {
             Self::QueueFull => "weir_queue_full",
             Self::QueueExpired => "weir_queue_expired",
             Self::Breaker => "weir_breaker_open",
+            Self::AccountDead => "weir_account_exhausted",
             Self::Deadline => "weir_deadline",
             Self::InProgress => "weir_original_in_progress",
             Self::Attempts => "weir_attempts_exhausted",
@@ -115,6 +118,7 @@ impl Reason {
             Self::QueueFull
             | Self::QueueExpired
             | Self::Breaker
+            | Self::AccountDead
             | Self::Deadline
             | Self::StoreLost
             | Self::Draining => 503,
@@ -166,6 +170,9 @@ impl Reason {
             Self::Breaker => {
                 "the breaker is open because the provider fails; it probes by itself; see breaker.enabled"
             }
+            Self::AccountDead => {
+                "the provider says that the account is exhausted (spend, credit or a limit of the account); nothing passes until somebody raises it; it is probed by itself"
+            }
             Self::Deadline => {
                 "the provider takes longer than the caller waits; allow more time (x-weir-deadline-ms)"
             }
@@ -177,7 +184,7 @@ impl Reason {
                 "retries have used up their share of the scope; see retry.budget_ratio"
             }
             Self::TooLarge => {
-                "the request is larger than one request may be and will never pass; split it, or see admission.max_request_tokens"
+                "the request is larger than one request may be, or than the whole quota of a window, and will never pass; split it, or see admission.max_request_tokens and the scope's limits"
             }
             Self::LaneOff => "batch work is switched off; see lane.batch.enabled",
             Self::TenantCap => "the tenant uses more than its share; see tenant.cap_ratio",

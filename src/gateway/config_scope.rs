@@ -149,6 +149,18 @@ impl ScopeEntry {
         })
     }
 
+    /// Whether any limit of it is written.
+    #[must_use]
+    pub const fn is_limited(&self) -> bool {
+        self.rpm.is_some()
+            || self.tpm.is_some()
+            || self.input_tpm.is_some()
+            || self.output_tpm.is_some()
+            || self.rpd.is_some()
+            || self.tpd.is_some()
+            || self.concurrency.is_some()
+    }
+
     /// The scope as the gate takes it.
     #[must_use]
     pub fn to_config(&self) -> ScopeConfig {

@@ -23,10 +23,12 @@ use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
 use crate::admission::{
     AttemptId, Effect, Ending, Head, Identity, Lane, Offer, Refusal, ScopeId, guess_tokens,
 };
-use crate::dialect::{self, Class, Provider};
+use crate::dialect::{self, Provider};
 
 /// Bytes of an error body that are read before it is classified.
 const ERROR_BODY_MAX: usize = 1024 * 1024;
+/// How much of the start of a good answer is looked through for an error.
+const ERROR_LOOK_MAX: usize = 1024;
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
 /// that the gateway writes itself.
@@ -339,7 +341,7 @@ impl Proxy {
         let (head, body) = response.into_parts();
         let status = head.status.as_u16();
         let answer = if head.status.is_success() {
-            Held::Stream(head, Bytes::new(), Box::new(body))
+            first_part(head, body).await?
         } else {
             read_error(head, body).await
         };
@@ -347,8 +349,10 @@ impl Proxy {
             return Ok(answer);
         };
         let provider = self.dialects.get(scope.0).copied().unwrap_or(Provider::GENERIC);
-        let seen =
-            classified(&dialect::Answer { status, headers: &head.headers, body: read }, provider);
+        // Of a good answer's body nothing is read but what says that it is none.
+        let body =
+            if (200..300).contains(&status) && !may_hold_error(read) { &[] } else { &**read };
+        let seen = classified(&dialect::Answer { status, headers: &head.headers, body }, provider);
         let notices = dialect::read_notices(&head.headers);
         self.shell.with(|gate, now| {
             gate.handle_notices(scope, &notices, now);
@@ -424,12 +428,31 @@ async fn read_error(mut head: http::response::Parts, mut body: UpstreamBody) -> 
     }
 }
 
+/// A good answer up to its first part, in which some providers say that it is an error.
+async fn first_part(
+    head: http::response::Parts,
+    mut body: UpstreamBody,
+) -> Result<Held, UpstreamError> {
+    let read = match body.frame().await {
+        Some(frame) => frame?.into_data().unwrap_or_default(),
+        None => Bytes::new(),
+    };
+    Ok(Held::Stream(head, read, Box::new(body)))
+}
+
+/// Whether the first part of a good answer speaks of an error: a cheap look, before anything is parsed.
+fn may_hold_error(read: &[u8]) -> bool {
+    let start = &read[..read.len().min(ERROR_LOOK_MAX)];
+    [&b"\"error\""[..], b"event: error", b"event:error"]
+        .iter()
+        .any(|word| memchr::memmem::find(start, word).is_some())
+}
+
 fn classified(answer: &dialect::Answer<'_>, provider: Provider) -> Head {
     let seen = dialect::classify(answer, provider, Some(Utc::now()));
-    let success = (200..300).contains(&answer.status);
     Head {
         status: answer.status,
-        class: if success { Class::Success } else { seen.class },
+        class: seen.class,
         hint: seen.hint,
         code: seen.code,
         meter: seen.meter,

@@ -65,7 +65,12 @@ impl Body for Relayed {
             return Poll::Ready(None);
         }
         if !self.read.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.read)))));
+            let read = std::mem::take(&mut self.read);
+            self.look_at(&read);
+            if self.body.is_end_stream() {
+                self.settle();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(read))));
         }
         let polled = Pin::new(&mut *self.body).poll_frame(cx);
         match &polled {

@@ -65,7 +65,7 @@ async fn an_empty_account_is_said_once_and_then_the_breaker_speaks() {
     assert_eq!(first.json(), sim.embed("a").await.json(), "the provider's own body");
     assert!(first.retries_forbidden());
     let next = gate.embed("b").await;
-    assert_eq!((next.status.as_u16(), next.code().as_str()), (503, "weir_breaker_open"));
+    assert_eq!((next.status.as_u16(), next.code().as_str()), (503, "weir_account_exhausted"));
     let wait = next.header("retry-after").and_then(|text| text.parse::<u64>().ok());
     assert!(wait.is_some_and(|seconds| (1..=59).contains(&seconds)), "{wait:?}");
     assert_eq!(sim.attempts().await, 2, "one through the gate, one of this test");

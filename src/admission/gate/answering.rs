@@ -16,9 +16,8 @@ use crate::admission::shared::{Demand, Outcome};
 use crate::dialect::{Class, Meter, MeterReading};
 use crate::signal::Mono;
 
-/// Longest pause of a scope that a hint can ask for. A skewed clock can ask for hours; past a
-/// minute a person should look.
-const PAUSE_MAX: Duration = Duration::from_mins(1);
+/// Longest pause of a scope that a hint can ask for: a skewed clock can ask for days.
+const PAUSE_MAX: Duration = Duration::from_hours(1);
 
 impl Gate {
     /// The head of an attempt's request is written to an open connection: it counts from now on.
@@ -74,8 +73,9 @@ impl Gate {
             let again = scope.originals.get_mut(identity).is_some_and(|o| o.attempts > 1);
             scope.counters.retry_successes += u64::from(again || tries > 1);
             self.request_mut(attempt.request).phase = Phase::Streaming { started, held };
-            // What it cost follows at its end.
-            self.report(place, held, estimated(held), outcome, &head.meters, now);
+            // What it cost follows at its end; until then what was granted stands.
+            let granted = estimated(held.filter(|held| held.receipt.is_some()));
+            self.report(place, held, granted, outcome, &head.meters, now);
             return self.deliver(attempt.request, false);
         }
         let scope = &mut self.scopes[place];

@@ -15,7 +15,7 @@ use crate::admission::events::{AttemptId, Effect, RequestId, ScopeId};
 use crate::admission::keeping::{Keeping, PROBE_EVERY};
 use crate::admission::queue::{Lane, Ticket};
 use crate::admission::refusal::Reason;
-use crate::admission::settings::Mode;
+use crate::admission::settings::{Mode, RetryOwner};
 use crate::admission::shared::{Claim, Demand, Mirror, Outcome, Receipt, Report, Verdict};
 use crate::dialect::MeterReading;
 use crate::signal::Mono;
@@ -122,10 +122,8 @@ impl Gate {
             return false;
         }
         let held = self.hold(&ticket, demand, Some(receipt), place, now);
-        let scope = &mut self.scopes[place];
-        let amount = scope.lane_amount(demand.tokens());
-        if let Some(keeping) = &mut scope.keeping {
-            keeping.granted(amount, now);
+        if let Some(keeping) = &mut self.scopes[place].keeping {
+            keeping.granted(demand.tokens(), now);
         }
         self.start(id, Some(held), now);
         true
@@ -151,10 +149,11 @@ impl Gate {
         let Some(known) = self.scopes.get_mut(place) else { return };
         let Some(keeping) = known.keeping.as_mut() else { return };
         if let Some(mirror) = mirror {
-            if keeping.heard() {
-                known.set_rates(&self.settings, now);
-            }
+            let was_silent = keeping.heard();
             known.reflect(mirror, uniform, &self.settings, now);
+            if was_silent {
+                self.tell_untold(place, now);
+            }
         } else if keeping.unheard(now) {
             let is_short = keeping.is_short();
             known.set_rates(&self.settings, now);
@@ -178,9 +177,29 @@ impl Gate {
         meters: &[MeterReading],
         now: Mono,
     ) {
-        if let Some(held) = held.filter(|_| self.scopes[place].keeper_answers()) {
-            let readings = self.scopes[place].readings_of_ours(meters);
-            self.send_report(place, held, charged, outcome, readings, now);
+        let Some(held) = held else { return };
+        let scope = &mut self.scopes[place];
+        if scope.keeper_answers() {
+            let readings = scope.readings_of_ours(meters);
+            return self.send_report(place, held, charged, outcome, readings, now);
+        }
+        // What was granted is charged there already.
+        let unknown = charged.filter(|_| held.receipt.is_none());
+        if let (Some(keeping), Some(charged)) = (&mut scope.keeping, unknown) {
+            keeping.used_without(charged, now);
+        }
+    }
+
+    /// A keeper that answers again is told what was used without it of late.
+    fn tell_untold(&mut self, place: usize, now: Mono) {
+        let scope = &mut self.scopes[place];
+        scope.set_rates(&self.settings, now);
+        let since = now - scope.config.burst;
+        let untold = scope.keeping.as_mut().map(|keeping| keeping.take_untold(since));
+        for charged in untold.into_iter().flatten() {
+            let reservation = Reservation { demand: Demand::default(), at: now };
+            let held = Held { reservation, receipt: None };
+            self.send_report(place, held, Some(charged), Outcome::Neither, Vec::new(), now);
         }
     }
 
@@ -266,7 +285,8 @@ impl Gate {
             }
             while let Some(ticket) = self.scopes[place].queue.head_of(lane) {
                 self.scopes[place].queue.remove(ticket.request);
-                let refusal = Reason::StoreLost.refusal(Some(PROBE_EVERY), false);
+                let forbid = self.settings.retry_owner == RetryOwner::Gateway;
+                let refusal = Reason::StoreLost.refusal(Some(PROBE_EVERY), forbid);
                 self.refuse(ticket.request, refusal, now);
             }
         }

@@ -154,6 +154,20 @@ fn good(meters: Vec<MeterReading>) -> Head {
     }
 }
 
+/// A report that moves nothing.
+fn idle(claim: &Claim) -> Report {
+    Report {
+        receipt: None,
+        reserved: claim.demand,
+        charged: None,
+        outcome: Outcome::Neither,
+        readings: Vec::new(),
+        limits: claim.limits.clone(),
+        in_flight: 0,
+        rules: claim.rules,
+    }
+}
+
 #[test]
 fn nothing_starts_without_a_grant_and_what_it_cost_is_settled_at_the_end() {
     let mut kept = Kept::with_tpm(60_000.0);
@@ -183,7 +197,7 @@ fn prime(kept: &mut Kept) {
     let attempt = AttemptId { request: gone, number: 1 };
     kept.gate.handle_cancel(gone, Mono::START);
     kept.drain();
-    let mirror = kept.pool.claim("setup", &claim, Mono::START).1;
+    let mirror = kept.pool.report("setup", &idle(&claim), Mono::START);
     let why = Binding::Pause;
     let wait = Verdict::Wait { at_least: Duration::ZERO, why };
     kept.verdict(attempt, claim.demand, Some((wait, mirror)), Mono::START);
@@ -229,12 +243,16 @@ fn a_grant_that_comes_too_late_is_given_back_and_so_is_one_that_comes_while_drai
 fn switched_off_while_asked_for_it_passes() {
     let mut kept = Kept::with_tpm(60_000.0);
     prime(&mut kept);
-    kept.offer(Lane::Interactive, at(0.001));
+    for _ in 0..3 {
+        kept.offer(Lane::Interactive, at(5.0));
+        kept.answer_claim(at(5.0));
+    }
+    kept.offer(Lane::Interactive, at(5.001));
     let off = Settings { mode: Mode::Off, ..Settings::default() };
-    kept.gate.apply(off, at(0.002));
+    kept.gate.apply(off, at(5.002));
     kept.drain();
-    assert!(matches!(kept.answer_claim(at(0.003)), Verdict::Wait { .. }));
-    assert_eq!(kept.sent.len(), 1);
+    assert!(matches!(kept.answer_claim(at(5.003)), Verdict::Wait { .. }));
+    assert_eq!(kept.sent.len(), 4);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The rules of a shared state, one by one, and that nobody starves in its line.
+
 use super::*;
 use crate::admission::limit::Semantics;
 

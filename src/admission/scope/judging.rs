@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Ask, COME_BACK_MAX, COME_BACK_SPREAD, SERVICE_KEPT, SLOW, Scope, Turn, seconds};
-use crate::admission::breaker::State;
+use crate::admission::breaker::{OpenReason, State};
 use crate::admission::config::WithoutStore;
 use crate::admission::keeping::{Keeping, PROBE_EVERY};
 use crate::admission::queue::{Ahead, Lane, Ticket};
@@ -48,7 +48,12 @@ impl Scope {
         if settings.breaker
             && let State::Open { until } = self.breaker.state(now)
         {
-            return refuse(Reason::Breaker, Some(until.saturating_since(now)));
+            let is_dead = self.breaker.reason() == Some(OpenReason::AccountDead);
+            let reason = if is_dead { Reason::AccountDead } else { Reason::Breaker };
+            return refuse(reason, Some(until.saturating_since(now)));
+        }
+        if self.is_above_the_quota(&ask.demand) {
+            return refuse(Reason::TooLarge, None);
         }
         if self.without_keeper(ask.ticket.lane) == Some(WithoutStore::Closed) {
             return refuse(Reason::StoreLost, Some(PROBE_EVERY));
@@ -74,6 +79,19 @@ impl Scope {
         Ok(Turn::Later)
     }
 
+    /// Whether a request takes more than the provider's whole limit: no wait will make it fit. First
+    /// guesses are up to twice too high.
+    fn is_above_the_quota(&self, demand: &Demand) -> bool {
+        let doubt = if self.estimator.error().is_some() { 1.0 } else { 2.0 };
+        let minutes = [
+            (self.config.tpm, demand.tokens()),
+            (self.config.input_tpm, demand.input),
+            (self.config.output_tpm, demand.output),
+            (self.config.tpd, demand.tokens()),
+        ];
+        minutes.into_iter().any(|(quota, amount)| quota.is_some_and(|quota| amount > quota * doubt))
+    }
+
     /// How long a newcomer would wait for its turn, and what for.
     ///
     /// Little's law per limit: what is ahead over the rate at which it leaves; the longest binds.
@@ -94,6 +112,8 @@ impl Scope {
         let before = (ahead.requests + f64::from(self.in_flight) + 1.0 - permits).max(0.0);
         let by_permits = self.service_time(now).as_secs_f64() * before / permits;
         let by_permits = seconds(by_permits);
+        // Until a pause is over, the budget's wait is the pause's.
+        let by_budget = if paused.is_zero() { by_budget } else { (by_budget.0, Reason::Paused) };
         let mut longest = by_budget;
         let others = [
             (by_lane, Reason::QuotaTokens),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Scope;
+use super::{Scope, seconds};
 use crate::admission::breaker::State;
 use crate::admission::config::WithoutStore;
 use crate::admission::keeping::Keeping;
@@ -56,16 +56,30 @@ impl Scope {
         now: Mono,
     ) -> Option<(Duration, Meter)> {
         let keeping = self.keeping.as_ref().filter(|_| self.keeper_answers())?;
-        let per_second = self.lane_rate()?;
-        let in_tokens = self.is_by_tokens();
-        let meter = if in_tokens { Meter::Tokens } else { Meter::Requests };
+        let mut longest = (Duration::ZERO, Meter::Requests);
         if self.queue.is_empty() && keeping.asked() == 0 {
-            return Some((Duration::ZERO, meter));
+            return Some(longest);
         }
-        let amount = if in_tokens { demand.tokens() + ahead.tokens } else { 1.0 + ahead.requests };
-        let fair = per_second / f64::from(keeping.instances());
-        let rate = keeping.flow(now).max(fair);
-        Some((Duration::try_from_secs_f64(amount / rate).unwrap_or(Duration::MAX), meter))
+        let flow = keeping.flow(now);
+        let limits = [
+            (self.config.rpm, Meter::Requests, 1.0 + ahead.requests, flow.requests),
+            (self.config.tpm, Meter::Tokens, demand.tokens() + ahead.tokens, flow.tokens),
+            (
+                self.config.input_tpm,
+                Meter::InputTokens,
+                demand.tokens() + ahead.tokens,
+                flow.tokens,
+            ),
+        ];
+        for (quota, meter, amount, flow) in limits {
+            let Some(quota) = quota else { continue };
+            let fair = quota / 60.0 / f64::from(keeping.instances());
+            let wait = seconds(amount / flow.max(fair));
+            if wait > longest.0 {
+                longest = (wait, meter);
+            }
+        }
+        Some(longest)
     }
 
     /// The rules that the keeper applies for every instance alike.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cli::board;
 use crate::cli::config::Loaded;
 use crate::flag::{Store as _, StoreError};
+use crate::gateway::{self, GatewayConfig};
 use crate::ingest::{Access, Adapters, FOLDER, TransportError};
 
 use super::finding::Finding;
@@ -37,7 +38,7 @@ pub fn scopes(file: &Loaded) -> Vec<Finding> {
     }
     let bare: Vec<&str> = scopes
         .iter()
-        .filter(|scope| scope.rpm.is_none() && scope.tpm.is_none())
+        .filter(|scope| !scope.is_limited())
         .map(|scope| scope.name.as_str())
         .collect();
     let ownerless: Vec<&str> = scopes
@@ -46,6 +47,13 @@ pub fn scopes(file: &Loaded) -> Vec<Finding> {
         .map(|scope| scope.name.as_str())
         .collect();
     let mut findings = Vec::new();
+    if let Err(error) = gateway::scopes(scopes) {
+        findings.push(Finding::error(WHAT, file.refused(&error)));
+    }
+    let store = file.toml.gateway.as_ref().map_or(Ok(()), GatewayConfig::check);
+    if let Err(error) = store {
+        findings.push(Finding::error(WHAT, file.refused(&error)));
+    }
     if !bare.is_empty() {
         let said = format!("without a limit: {}", bare.join(", "));
         findings.push(Finding::note(WHAT, said, "add `rpm` or `tpm`, as the contract says"));

@@ -194,8 +194,9 @@ local function meter(now, factor)
       local since = math.max(it.at, it.paced and get('paused_until', 0) or 0)
       local passed = math.max(0, now - since) / 1e6
       it.level = math.min(it.level + passed * it.rate, capacity(it, it.rate), it.capacity)
-    elseif not it.paced then
-      -- Nothing of a day is used; but a pace begins empty, for what the provider has is not known.
+    elseif not it.paced or rate * it.burst / 1e6 < 1 then
+      -- A pace begins empty, for what the provider has is not known; but nothing of a day is used, and
+      -- the one request that a slow meter holds need not wait for its refill.
       it.level = it.capacity
     end
     it.rate, it.at = rate, now

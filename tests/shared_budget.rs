@@ -18,6 +18,8 @@ use weir::gateway::store::{DECISION_LIMIT, DECISION_LIMIT_MAX, Keeper, KeeperErr
 const MARGIN: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(1);
+/// Who is told to wait for longer asks again after so long, as the gate does.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 fn limit(meter: Meter, semantics: Semantics, amount: f64) -> Limit {
     // Longer than a busy machine keeps everybody from asking.
@@ -75,75 +77,103 @@ async fn granted(keeper: &RedisKeeper, scope: &str, claim: &Claim) -> (Verdict, 
         let (verdict, mirror) = decided(keeper, scope, claim).await;
         let Verdict::Wait { at_least, why } = verdict else { return (verdict, mirror) };
         assert!(begun.elapsed() < PATIENCE, "{why:?} for {at_least:?}");
-        tokio::time::sleep(at_least.max(Duration::from_millis(1))).await;
+        tokio::time::sleep(at_least.clamp(Duration::from_millis(1), ASK_EVERY)).await;
     }
 }
 
-/// Four instances, two callers each, who take what they get for so long; the receipts.
-async fn everybody_wants_everything(server: &RedisServer, scope: &str, claim: Claim) -> Vec<u64> {
-    let mut callers = tokio::task::JoinSet::new();
-    for instance in 0..4 {
+/// What was granted: by the keeper's clock, in microseconds, and how many tokens.
+type Grant = (u64, f64);
+
+/// One caller takes what it gets for so long.
+async fn wants_everything(keeper: &RedisKeeper, scope: &str, claim: &Claim) -> Vec<Grant> {
+    let (begun, mut grants) = (Instant::now(), Vec::new());
+    while begun.elapsed() < Duration::from_secs(4) {
+        let (verdict, _) = granted(keeper, scope, claim).await;
+        let report = served(claim, verdict);
+        grants.extend(report.receipt.map(|receipt| (receipt.0, claim.demand.tokens())));
+        // One that is lost changes nothing: all that was reserved was charged.
+        let _ = keeper.report(scope, &report).await;
+    }
+    grants
+}
+
+/// Four instances, one for each of these sizes of claims, with two callers each; what each was granted.
+async fn everybody_wants_everything(
+    server: &RedisServer,
+    scope: &str,
+    limits: &[Limit],
+    sizes: [f64; 4],
+) -> [Vec<Grant>; 4] {
+    let mut callers = Vec::new();
+    for (instance, tokens) in sizes.into_iter().enumerate() {
         let keeper = std::sync::Arc::new(open(server, &format!("i{instance}")));
         for _ in 0..2 {
-            let (keeper, claim, scope) = (keeper.clone(), claim.clone(), scope.to_owned());
-            callers.spawn(async move {
-                let (begun, mut receipts) = (Instant::now(), Vec::new());
-                while begun.elapsed() < Duration::from_secs(4) {
-                    let (verdict, _) = granted(&keeper, &scope, &claim).await;
-                    let report = served(&claim, verdict);
-                    receipts.extend(report.receipt.map(|receipt| receipt.0));
-                    // One that is lost changes nothing: all that was reserved was charged.
-                    let _ = keeper.report(&scope, &report).await;
-                }
-                receipts
-            });
+            let (keeper, claim, scope) = (keeper.clone(), claim(limits, tokens), scope.to_owned());
+            let caller = async move { wants_everything(&keeper, &scope, &claim).await };
+            callers.push((instance, tokio::spawn(caller)));
         }
     }
-    let mut receipts: Vec<u64> = callers.join_all().await.concat();
-    receipts.sort_unstable();
-    receipts
+    let mut grants = [const { Vec::new() }; 4];
+    for (instance, caller) in callers {
+        grants[instance].extend(caller.await.expect("it ends well"));
+    }
+    grants
 }
 
-/// The most receipts in any span of this many microseconds.
-fn most_within(receipts: &[u64], span: u64) -> usize {
-    let ends = |from: usize| receipts.partition_point(|receipt| *receipt < receipts[from] + span);
-    (0..receipts.len()).map(|from| ends(from) - from).max().unwrap_or(0)
+/// The most tokens granted in any span of this many microseconds.
+fn most_within(grants: &[Grant], span: u64) -> f64 {
+    let sum = |from: usize| {
+        let until = grants[from].0 + span;
+        grants[from..].iter().take_while(|(at, _)| *at < until).map(|(_, tokens)| tokens).sum()
+    };
+    (0..grants.len()).map(sum).fold(0.0, f64::max)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_instances_together_use_the_quota_and_never_more() {
     let server = RedisServer::start();
-    let cases = [Semantics::TokenBucket, Semantics::SlidingWindow, Semantics::FixedWindow];
-    // 100 calls of 500 tokens a second; as many requests are allowed and more.
-    let runs = cases.map(|semantics| {
+    // 50,000 tokens a second, for which there are requests enough.
+    let equal = [500.0; 4];
+    let mixed = [2_500.0, 100.0, 100.0, 500.0];
+    let cases = [
+        (Semantics::TokenBucket, equal),
+        (Semantics::SlidingWindow, equal),
+        (Semantics::FixedWindow, equal),
+        (Semantics::TokenBucket, mixed),
+        (Semantics::SlidingWindow, mixed),
+    ];
+    let runs = cases.map(|(semantics, sizes)| {
         let tokens = limit(Meter::Tokens, semantics, 50_000.0);
-        let claim = claim(&[limit(Meter::Requests, semantics, 150.0), tokens], 500.0);
+        let limits = [limit(Meter::Requests, semantics, 150.0), tokens];
         let server = &server;
         async move {
-            let scope = format!("{semantics:?}");
-            (semantics, everybody_wants_everything(server, &scope, claim).await)
+            let scope = format!("{semantics:?} {sizes:?}");
+            let grants = everybody_wants_everything(server, &scope, &limits, sizes).await;
+            (semantics, scope, grants)
         }
     });
-    for (semantics, receipts) in futures_util::future::join_all(runs).await {
+    for (semantics, scope, grants) in futures_util::future::join_all(runs).await {
+        let sum = |grants: &[Grant]| grants.iter().map(|(_, tokens)| tokens).sum::<f64>();
+        let own = grants.each_ref().map(|own| sum(own));
+        let mut grants = grants.concat();
+        grants.sort_by_key(|(at, _)| *at);
         let most = match semantics {
-            Semantics::TokenBucket => most_within(&receipts, 1_000_000).saturating_sub(50),
-            Semantics::SlidingWindow => most_within(&receipts, 1_000_000),
-            Semantics::FixedWindow => receipts
-                .chunk_by(|a, b| a / 1_000_000 == b / 1_000_000)
-                .map(<[u64]>::len)
-                .max()
-                .unwrap_or(0),
+            Semantics::TokenBucket => most_within(&grants, 1_000_000) - 25_000.0,
+            Semantics::SlidingWindow => most_within(&grants, 1_000_000),
+            Semantics::FixedWindow => grants
+                .chunk_by(|(a, _), (b, _)| a / 1_000_000 == b / 1_000_000)
+                .map(sum)
+                .fold(0.0, f64::max),
         };
-        assert!(most <= 100, "{semantics:?}: {most} calls in one window");
-        let span = receipts[receipts.len() - 1] - receipts[0];
+        let ((last, _), before) = grants.split_last().expect("something is granted");
+        let span = last - grants[0].0;
         #[expect(clippy::cast_precision_loss, reason = "seconds of one test")]
-        let used = receipts.len() as f64 / (span as f64 / 1e6 * 100.0);
-        println!(
-            "{semantics:?}: {} calls, {:.1} % of the quota, {most} in a window",
-            receipts.len(),
-            used * 100.0
-        );
-        assert!(used >= 0.95, "{semantics:?}: {used} of the quota");
+        let used = sum(before) / (span as f64 / 1e6 * 50_000.0);
+        println!("{scope}: {own:?}, {:.1} % of the quota, {most} in a window", used * 100.0);
+        assert!(most <= 50_000.0, "{scope}: {most} tokens in one window");
+        assert!(used >= 0.95, "{scope}: {used} of the quota");
+        // Large ones have their turn.
+        assert!(own[0] >= 30_000.0, "{scope}: {own:?}");
     }
 }
 

@@ -153,15 +153,20 @@ pub struct Classified {
 /// else is the provider's or the network's.
 #[must_use]
 pub fn class_without_answer(word: &str) -> Class {
-    const CLASSES: [(&str, Class); 7] = [
+    const CLASSES: [(&str, Class); 10] = [
         ("deadline", Class::DeadlineExpired),
         ("cancel", Class::Cancelled),
+        ("client", Class::Cancelled),
+        ("caller", Class::Cancelled),
+        // A connection is aborted by its other end (ECONNABORTED), a request by its caller.
+        ("connection_abort", Class::TemporaryOverload),
+        ("econnabort", Class::TemporaryOverload),
         ("abort", Class::Cancelled),
-        ("client_", Class::Cancelled),
         ("tls", Class::BadRequest),
         ("cert", Class::BadRequest),
         ("invalid_url", Class::BadRequest),
     ];
+    let word = word.to_ascii_lowercase().replace([' ', '-'], "_");
     let found = CLASSES.iter().find(|(part, _)| word.contains(part));
     found.map_or(Class::TemporaryOverload, |(_, class)| *class)
 }
@@ -175,6 +180,11 @@ mod tests {
         for (word, class) in [
             ("deadline_elapsed", Class::DeadlineExpired),
             ("client_cancelled", Class::Cancelled),
+            ("caller_aborted", Class::Cancelled),
+            ("AbortError", Class::Cancelled),
+            ("connection_aborted", Class::TemporaryOverload),
+            ("connection aborted", Class::TemporaryOverload),
+            ("ECONNABORTED", Class::TemporaryOverload),
             ("tls_error", Class::BadRequest),
             ("connection_reset", Class::TemporaryOverload),
             ("read_timeout", Class::TemporaryOverload),

@@ -232,7 +232,7 @@ impl<'a> Evidence<'a> {
         if !is_limit && !is_too_large {
             return None;
         }
-        let named = self.named_meter();
+        let named = self.named_meter(shown);
         let empty = || {
             let meter = shown.empty_meter()?;
             let is_long = hint.is_some_and(|wait| wait > MINUTE_WAIT_MAX);
@@ -241,12 +241,13 @@ impl<'a> Evidence<'a> {
         named.or_else(|| empty().filter(|_| is_limit))
     }
 
-    fn named_meter(&self) -> Option<Meter> {
+    fn named_meter(&self, shown: &Shown) -> Option<Meter> {
         let said = self.said;
         let identifiers = said.quotas.iter().chain(&said.codes).chain(&said.kinds);
         let named = naming::in_identifiers(identifiers)
             .or_else(|| said.messages.iter().find_map(|text| naming::in_prose(text)));
-        // A type says the unit and leaves the window to the prose; without any it is the minute.
+        // A type says the unit and leaves the window to the prose, else to the headers: some names of
+        // requests mean the day. Without any it is the minute.
         let by_kind = said.kinds.iter().find_map(|kind| match kind.as_str() {
             "tokens" => Some(Meter::Tokens),
             "requests" => Some(Meter::Requests),
@@ -254,7 +255,7 @@ impl<'a> Evidence<'a> {
         });
         match (by_kind, named) {
             (Some(by_kind), Some(named)) if named.unit() == by_kind.unit() => Some(named),
-            (Some(by_kind), _) => Some(by_kind),
+            (Some(by_kind), _) => Some(shown.empty_meter_of(by_kind.unit()).unwrap_or(by_kind)),
             (None, named) => named,
         }
     }
@@ -291,8 +292,9 @@ fn has_empty(shown: &Shown, meters: &[String]) -> bool {
 fn number_after(text: &str, word: &str) -> Option<u64> {
     text.match_indices(word).find_map(|(at, _)| {
         let after = text[at + word.len()..].trim_start_matches([':', ' ']);
-        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        after[..end].parse().ok()
+        let end = after.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(after.len());
+        // "10,000" has its commas between digits, "30000," does not.
+        after[..end].trim_end_matches(',').replace(',', "").parse().ok()
     })
 }
 

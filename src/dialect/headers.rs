@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 
-use crate::dialect::meter::{Meter, MeterReading};
+use crate::dialect::meter::{Meter, MeterReading, Unit};
 use crate::dialect::moment::Clock;
 use crate::dialect::provider::Provider;
 use crate::dialect::span::parse_go_duration;
@@ -54,8 +54,17 @@ impl Shown {
 
     /// The first empty meter that is known by name.
     pub(super) fn empty_meter(&self) -> Option<Meter> {
-        let mut named = self.meters.iter().filter(|one| !self.nameless.contains(&one.meter));
-        named.find(|reading| reading.is_empty()).map(|reading| reading.meter)
+        self.empty_meters().next()
+    }
+
+    /// The first empty meter of this unit that is known by name.
+    pub(super) fn empty_meter_of(&self, unit: Unit) -> Option<Meter> {
+        self.empty_meters().find(|meter| meter.unit() == unit)
+    }
+
+    fn empty_meters(&self) -> impl Iterator<Item = Meter> {
+        let named = self.meters.iter().filter(|one| !self.nameless.contains(&one.meter));
+        named.filter(|reading| reading.is_empty()).map(|reading| reading.meter)
     }
 
     /// Says the window of the meters that have none and no name.
@@ -92,7 +101,8 @@ impl Shown {
         if let Some(window) = reading.window {
             reading.meter = reading.meter.over(window);
         }
-        self.keep(reading, true);
+        let is_named = has_name(&reading);
+        self.keep(reading, is_named);
     }
 
     /// A reading of these texts, with placeholders taken out; `None` if nothing is known.
@@ -122,7 +132,25 @@ impl Shown {
         is_known.then_some(MeterReading { meter, limit, remaining, reset, window: None })
     }
 
+    /// Whether a reading without a name repeats the counts of one that has a name, to which its reset
+    /// is added: gateways write both `x-ratelimit-limit-hour` and `ratelimit-limit`.
+    fn completes(&mut self, nameless: &MeterReading) -> bool {
+        let is_same = |known: &&mut MeterReading| {
+            known.meter.unit() == nameless.meter.unit()
+                && known.meter != nameless.meter
+                && known.limit.is_some()
+                && (known.limit, known.remaining) == (nameless.limit, nameless.remaining)
+                && nameless.window.is_none()
+        };
+        let Some(known) = self.meters.iter_mut().find(is_same) else { return false };
+        known.reset = known.reset.or(nameless.reset);
+        true
+    }
+
     fn keep(&mut self, reading: MeterReading, is_named: bool) {
+        if !is_named && self.completes(&reading) {
+            return;
+        }
         if self.meters.iter().any(|known| known.meter == reading.meter) {
             return;
         }
@@ -131,6 +159,15 @@ impl Shown {
         }
         self.meters.push(reading);
     }
+}
+
+/// Whether the meter's name fits its window: tokens of the second are not those of the minute.
+fn has_name(reading: &MeterReading) -> bool {
+    let is_of_minute = matches!(
+        reading.meter,
+        Meter::Requests | Meter::Tokens | Meter::InputTokens | Meter::OutputTokens
+    );
+    !is_of_minute || reading.window.is_none_or(|window| window == Duration::from_mins(1))
 }
 
 /// The window that a reset proves. Where it is the time until the bucket is full, it is

@@ -27,14 +27,17 @@ const IN_MS: [(&str, HintSource); 3] = [
     ("x-amz-retry-after", HintSource::XAmzRetryAfter),
 ];
 /// What prose says before a span, in lower case.
-const LEAD_INS: [&str; 6] = [
+const LEAD_INS: [&str; 7] = [
     "try again in ",
     "try again after ",
     "retry after ",
     "retry in ",
     "will reset after ",
     "replenished in ",
+    "wait ",
 ];
+/// What stands between it and the span: "in about 10 minutes".
+const FILLERS: [&str; 6] = ["for", "about", "around", "approximately", "at", "least"];
 
 /// A wait and where it was read.
 pub(super) type Hint = (Duration, HintSource);
@@ -94,17 +97,21 @@ fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
     lines.flat_map(|line| line.split(',')).map(str::trim).take(MEMBERS_MAX)
 }
 
-/// "Please try again in 7m12s.", "retry after 3 seconds" or "replenished in 03:21:44"; `message` is in
-/// lower case.
+/// "Please try again in 7m12s.", "retry after 3 seconds", "wait 12 seconds" or "replenished in
+/// 03:21:44"; `message` is in lower case.
 fn from_prose(message: &str) -> Option<Duration> {
     LEAD_INS.iter().find_map(|lead_in| span_at_start(message.split_once(lead_in)?.1))
 }
 
 fn span_at_start(text: &str) -> Option<Duration> {
-    let mut words =
+    let words =
         text.split_ascii_whitespace().map(|word| word.trim_end_matches(['.', ',', ';', ')', '"']));
+    let mut words = words.skip_while(|word| FILLERS.contains(word)).peekable();
     let mut total: Option<Duration> = None;
     for _ in 0..PARTS_MAX {
+        if total.is_some() {
+            let _ = words.next_if_eq(&"and");
+        }
         let Some(word) = words.next() else { break };
         let part = parse_go_duration(word).or_else(|| clock_time(word)).or_else(|| {
             word.starts_with(|c: char| c.is_ascii_digit())
@@ -116,23 +123,26 @@ fn span_at_start(text: &str) -> Option<Duration> {
     total
 }
 
-/// "03:21:44", as Azure's API management writes it.
+/// "03:21:44", or "2.03:21:44" with days, as Azure's API management writes it.
 fn clock_time(word: &str) -> Option<Duration> {
+    let (days, word) = word.split_once('.').unwrap_or(("0", word));
+    let days: u32 = days.parse().ok()?;
     let mut parts = word.split(':').map(|part| part.parse::<u32>().ok());
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let of = |count: u32, unit_s: u64| u64::from(count) * unit_s;
     parts
         .next()
         .is_none()
-        .then(|| Duration::from_secs(of(hours, 3_600) + of(minutes, 60) + of(seconds, 1)))
+        .then(|| of(days, 86_400) + of(hours, 3_600) + of(minutes, 60) + of(seconds, 1))
+        .map(Duration::from_secs)
 }
 
 fn unit_word(word: &str) -> Option<Duration> {
     match word {
         "ms" | "milliseconds" => Some(Duration::from_millis(1)),
-        "s" | "sec" | "second" | "seconds" => Some(Duration::from_secs(1)),
-        "min" | "minute" | "minutes" => Some(Duration::from_mins(1)),
-        "hour" | "hours" => Some(Duration::from_hours(1)),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(Duration::from_secs(1)),
+        "min" | "mins" | "minute" | "minutes" => Some(Duration::from_mins(1)),
+        "hr" | "hrs" | "hour" | "hours" => Some(Duration::from_hours(1)),
         "day" | "days" => Some(Duration::from_hours(24)),
         _ => None,
     }
@@ -191,6 +201,9 @@ mod tests {
         }
         check(&[], "Please try again in a moment", None);
         check(&[("retry-after", "1000000000")], "", Some((1e9, HintSource::RetryAfter)));
+        let digits = [("retry-after", "99999999999999999999999")];
+        let longest_s = Duration::from_secs(u64::MAX).as_secs_f64();
+        check(&digits, "", Some((longest_s, HintSource::RetryAfter)));
         assert!(is_absurd(Duration::from_secs(86_401)) && !is_absurd(Duration::from_hours(24)));
     }
 
@@ -202,6 +215,12 @@ mod tests {
         message("Please retry after 3 seconds.", 3.0);
         message("Please retry in 20.5s.", 20.5);
         message("try again in 2 minutes", 120.0);
+        message("Please wait 12 seconds before retrying.", 12.0);
+        message("You must wait for at least 2 hours", 7_200.0);
+        message("retry in 5 secs", 5.0);
+        message("Please try again in about 10 minutes.", 600.0);
+        message("Try again in 2 minutes and 5 seconds.", 125.0);
+        message("quota will be replenished in 2.03:21:44.", 184_904.0);
         message("please try again after 1 seconds", 1.0);
         message("retry after 1 minute 30 seconds, or later", 90.0);
         message("Out of call volume quota. Quota will be replenished in 03:21:44.", 12_104.0);

@@ -38,7 +38,8 @@ impl Clock {
     pub(super) fn read_reset(self, text: &str) -> Option<Duration> {
         let text = text.trim();
         if let Some(positive) = text.strip_prefix('-') {
-            return self.read_reset(positive).map(|_| Duration::ZERO);
+            let is_number = positive.starts_with(|c: char| c.is_ascii_digit());
+            return self.read_reset(positive).filter(|_| is_number).map(|_| Duration::ZERO);
         }
         let span = parse_lenient_duration(text).or_else(|| self.read_number(text)).or_else(|| {
             let at = DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc));
@@ -107,6 +108,7 @@ mod tests {
         let nothing = [
             "",
             "-",
+            "--5",
             "SECRET",
             "NaN",
             "12345678901",

@@ -115,11 +115,12 @@ impl Provider {
     /// The rules that hold for everybody, with the dialect recognised from the answer's own shape.
     pub const GENERIC: Self = Self(0);
 
-    /// The provider of this name or alias.
+    /// The provider of this name or alias, in whatever case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let is = |entry: &Entry| {
-            entry.table.name == name || entry.table.aliases.iter().any(|alias| alias == name)
+            let mut names = entry.table.aliases.iter().chain([&entry.table.name]);
+            names.any(|known| known.eq_ignore_ascii_case(name))
         };
         ENTRIES.iter().position(is).map(Self)
     }
@@ -154,9 +155,10 @@ impl Provider {
     pub(super) fn rules(self) -> impl Iterator<Item = (&'static str, &'static Rule)> {
         let entry = &ENTRIES[self.0];
         let line = std::iter::once(self.0).chain(entry.parents.iter().copied());
-        line.flat_map(|at| {
+        line.flat_map(move |at| {
             let table = &ENTRIES[at].table;
-            table.rules.iter().map(|rule| (table.name.as_str(), rule))
+            let own = table.rules.iter().filter(move |rule| at == self.0 || !rule.private);
+            own.map(|rule| (table.name.as_str(), rule))
         })
     }
 
@@ -228,6 +230,7 @@ mod tests {
     fn names_and_aliases_lead_to_tables() {
         assert_eq!(Provider::named("generic"), Some(Provider::GENERIC));
         assert_eq!(Provider::named("tgi").map(Provider::name), Some("tei"));
+        assert_eq!(Provider::named("Claude").map(Provider::name), Some("anthropic"));
         assert_eq!(Provider::named("acme"), None);
     }
 }

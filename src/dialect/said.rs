@@ -22,6 +22,9 @@ const MESSAGE_LEN_MAX: usize = 4 * 1024;
 /// How many lines of a stream of events are looked at.
 const LINES_MAX: usize = 256;
 
+/// The reason that stands for a quota that never lets anything through.
+const QUOTA_OF_ZERO: &str = "quota_value=0";
+
 /// The facts of a body. Words are as written, messages in lower case.
 #[derive(Debug, Default)]
 pub(super) struct Said {
@@ -74,8 +77,11 @@ impl Said {
         let mut said = Self::default();
         let body = start_of(body);
         // Results are large and mostly numbers: nothing is walked that does not name an error.
-        let names_error = |word: &[u8]| memchr::memmem::find(body, word).is_some();
-        if names_error(b"\"error") || names_error(b"Exception\"") {
+        let names_error = |word: &&[u8]| memchr::memmem::find(body, word).is_some();
+        if [&b"\"error"[..], b"Exception\"", b"event: error", b"event:error"]
+            .iter()
+            .any(names_error)
+        {
             match body.first() {
                 Some(b'{' | b'[') => walk::json(&mut said, body),
                 Some(_) => drop(said.events(body)),
@@ -93,12 +99,17 @@ impl Said {
     /// Reads the lines of a stream of events that hold an error; `false` if it is no such stream.
     fn events(&mut self, body: &[u8]) -> bool {
         let mut is_stream = false;
+        let mut is_error_event = false;
         for line in body.split(|byte| *byte == b'\n').take(LINES_MAX) {
             let is_field = [&b"event:"[..], b"data:", b"id:", b":"];
             is_stream |= is_field.iter().any(|field| line.starts_with(field));
+            if let Some(event) = line.strip_prefix(b"event:") {
+                is_error_event = event.trim_ascii() == b"error";
+            }
             let Some(data) = line.strip_prefix(b"data:") else { continue };
+            self.is_error |= is_error_event;
             // A quote that a model wrote is escaped, so these bytes are a key or a type.
-            if memchr::memmem::find(data, b"\"error").is_some() {
+            if is_error_event || memchr::memmem::find(data, b"\"error").is_some() {
                 walk::json(self, data.trim_ascii());
             }
         }
@@ -121,7 +132,18 @@ impl Said {
         {
             self.reasons.push("quota_current=quota_limit".to_owned());
         }
+        if self.messages.iter().any(|message| says_limit_of_zero(message)) {
+            self.reasons.push(QUOTA_OF_ZERO.to_owned());
+        }
     }
+}
+
+/// "limit: 0", and neither "limit: 05" nor "limit: 0.5"; `message` is in lower case.
+fn says_limit_of_zero(message: &str) -> bool {
+    message.split("limit: 0").skip(1).any(|after| {
+        let after = after.strip_prefix('.').unwrap_or(after);
+        !after.starts_with(|c: char| c.is_ascii_digit())
+    })
 }
 
 /// The part of a body that is looked at, without blank lines before it and a byte order mark.

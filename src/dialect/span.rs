@@ -55,7 +55,12 @@ pub(super) fn parse_decimal(text: &str, unit: Duration) -> Option<Duration> {
     if text.len() > TEXT_LEN_MAX {
         return None;
     }
-    scaled(text, u64::try_from(unit.as_nanos()).ok()?)
+    let unit_ns = u64::try_from(unit.as_nanos()).ok()?;
+    scaled(text, unit_ns).or_else(|| {
+        // More than 64 bits hold is a number all the same: the longest span that there is.
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then_some(Duration::from_secs(u64::MAX))
+    })
 }
 
 /// Writes a span as Go's `time.Duration` does, but `us` for microseconds: headers are ASCII.
@@ -172,7 +177,8 @@ mod tests {
             read("999999999999999999").map(|span| span.as_secs()),
             Some(999_999_999_999_999)
         );
-        for text in ["-1", "1e3", "nan", "", ".", "99999999999999999999"] {
+        assert_eq!(read("99999999999999999999"), Some(Duration::from_secs(u64::MAX)));
+        for text in ["-1", "1e3", "nan", "", "."] {
             assert_eq!(read(text), None, "{text}");
         }
     }

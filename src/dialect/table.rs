@@ -124,6 +124,9 @@ pub(super) struct Rule {
     /// The meter that it names. Absent: the one that words or headers name.
     #[serde(default, deserialize_with = "named_meter")]
     pub(super) meter: Option<NamedMeter>,
+    /// For this provider only: those that inherit the table mean something else by it.
+    #[serde(default)]
+    pub(super) private: bool,
     /// The window of the meter that is shown without one.
     #[serde(default, deserialize_with = "seconds")]
     pub(super) window_s: Option<Duration>,

@@ -37,10 +37,30 @@ fn a_success_is_an_error_only_if_it_says_so() {
     assert!(is_error(
         "data: {\"id\":\"1\"}\n\nevent: error\ndata: {\"type\":\"error\",\"error\":{}}\n"
     ));
+    assert!(is_error(r#"{"type":"error","code":"server_error"}"#));
+    assert!(is_error("event: error\ndata: {\"code\":\"server_error\"}\n\n"));
+    assert!(!is_error("event: message\ndata: {\"code\":\"server_error\"}\n\n"));
+    assert!(!is_error(r#"{"meta":{"type":"error"},"type":"list"}"#));
     assert!(!is_error(r#"{"error":null,"data":[]}"#));
     assert!(!is_error(r#"{"error":"","data":[]}"#));
     assert!(!is_error(r#"{"data":[{"content":"\"error\""}]}"#));
     assert!(!is_error("data: {\"content\":\"say \\\"error\\\"\"}\n\n"));
+}
+
+#[test]
+fn a_limit_of_zero_is_a_reason() {
+    let is_zero = |message: &str| {
+        let body = serde_json::json!({ "message": message }).to_string();
+        Said::of_error(body.as_bytes()).reasons == [QUOTA_OF_ZERO]
+    };
+    for message in
+        ["limit: 0", "Limit: 0.", "limit: 0, model: m", "limit: 0\nx", "limit: 05, limit: 0"]
+    {
+        assert!(is_zero(message), "{message}");
+    }
+    for message in ["limit: 05", "limit: 0.5", "limit 10: 0", "limit: 10", ""] {
+        assert!(!is_zero(message), "{message}");
+    }
 }
 
 #[test]

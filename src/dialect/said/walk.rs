@@ -5,7 +5,7 @@ use std::fmt;
 use http::{HeaderName, HeaderValue};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Said, keep};
+use super::{QUOTA_OF_ZERO, Said, keep};
 use crate::dialect::span::{parse_decimal, parse_go_duration};
 
 /// How deep the walk goes; the deepest real error has six levels.
@@ -27,6 +27,8 @@ enum Field {
     /// A number is the status, a word is a reason.
     Status,
     Reason,
+    /// That there is one tells whose envelope it is.
+    RequestId,
     Quota,
     QuotaValue,
     QuotaCurrent,
@@ -48,6 +50,7 @@ fn field(name: &str) -> Option<Field> {
         "type" | "error_type" => Field::Kind,
         "status" | "statusCode" | "raw_status_code" | "originalStatusCode" => Field::Status,
         "reason" | "limit_source" => Field::Reason,
+        "request_id" => Field::RequestId,
         "quotaId" | "quotaMetric" | "quota_metric" | "quota_limit" | "violated-policies" => {
             Field::Quota
         }
@@ -83,10 +86,15 @@ impl Node<'_> {
         match field {
             // Namespaces of AWS, and URIs of problem types, end in the name.
             Field::Code => keep(&mut said.codes, after_hash(text)),
-            Field::Kind => keep(&mut said.kinds, after_hash(text)),
+            Field::Kind => {
+                // A whole document, or event, that calls itself an error.
+                said.is_error |= depth == 1 && text == "error";
+                keep(&mut said.kinds, after_hash(text));
+            }
+            Field::RequestId => keep(&mut said.reasons, "request_id"),
             Field::Status | Field::Reason => keep(&mut said.reasons, text),
             Field::Quota => keep(&mut said.quotas, text),
-            Field::QuotaValue if text == "0" => keep(&mut said.reasons, "quota_value=0"),
+            Field::QuotaValue if text == "0" => keep(&mut said.reasons, QUOTA_OF_ZERO),
             Field::RetryDelay => said.retry_delay = parse_go_duration(text).or(said.retry_delay),
             Field::QuotaResetDelay => {
                 said.quota_reset_delay = parse_go_duration(text).or(said.quota_reset_delay);
@@ -115,7 +123,7 @@ impl Node<'_> {
             Field::Status => said.status = as_status(number).or(said.status),
             Field::Quota => said.quota_limit = Some(number),
             Field::QuotaCurrent => said.quota_current = Some(number),
-            Field::QuotaValue if number == 0.0 => keep(&mut said.reasons, "quota_value=0"),
+            Field::QuotaValue if number == 0.0 => keep(&mut said.reasons, QUOTA_OF_ZERO),
             Field::EstimatedTime => {
                 said.estimated_time = std::time::Duration::try_from_secs_f64(number).ok();
             }

@@ -141,13 +141,95 @@ fn bad_lines_are_named_and_the_others_are_answered() {
                  {\"id\":3,\"status\":429,\"headers\":{\"a b\":\"c\"}}\n{\"id\":4,\"status\":500}\n";
     let output = weir_classify(&["--json"], input.as_bytes());
     assert_eq!(output.code, Some(1));
-    let ids: Vec<_> = objects(&output.stdout).iter().map(|line| line["id"].clone()).collect();
-    assert_eq!(ids, [1, 4]);
-    for expected in ["-:3: expected", "-:4: invalid type", "-:5: `a b` is no name of a header"] {
+    // One line for each of the input, so that both can be read side by side.
+    let answers = objects(&output.stdout);
+    let ids: Vec<_> = answers.iter().map(|line| line["id"].clone()).collect();
+    assert_eq!(ids, [1.into(), Value::Null, 2.into(), 3.into(), 4.into()]);
+    let is_error: Vec<_> = answers.iter().map(|line| line["error"].is_string()).collect();
+    assert_eq!(is_error, [false, true, true, true, false]);
+    for expected in
+        ["-:3: expected", "-:4: `many` is no status", "-:5: `a b` is no name of a header"]
+    {
         assert!(output.stderr.contains(expected), "{}", output.stderr);
     }
     assert!(output.stderr.lines().all(|line| line.contains("; ")), "{}", output.stderr);
     let nothing = weir_classify(&["--json"], b"\n \n");
     assert_eq!(nothing.code, Some(1));
     assert!(nothing.stderr.contains("there is no answer in it"), "{}", nothing.stderr);
+}
+
+#[test]
+fn what_says_no_status_is_refused() {
+    for (input, why) in [
+        ("{}", "-:1: the object is empty; write"),
+        (
+            "{\"error\":{\"code\":\"x\"}}\n",
+            "-:1: it has no `status`, as if it were a body alone; write",
+        ),
+        ("[1]", "-:1: it is no object; write"),
+    ] {
+        let output = weir_classify(&[], input.as_bytes());
+        assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{input}");
+        assert!(output.stderr.contains(why), "{input}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_raw_answer_may_have_chunks_and_others_before_it() {
+    let body = "{\"error\":{\"code\":\"insufficient_quota\",\"message\":\"x\"}}";
+    let (first, second) = body.split_at(26);
+    let chunked =
+        format!("{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n", first.len(), second.len());
+    for raw in [
+        format!("HTTP/1.1 429 x\r\nTransfer-Encoding: chunked\r\n\r\n{chunked}"),
+        format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 x\r\n\r\n{body}"),
+        format!("HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 429 x\r\n\r\n{body}"),
+        format!("\u{feff}HTTP/1.1 429 x\r\n\r\n{body}"),
+    ] {
+        let answers = objects(&weir_classify(&["--json"], raw.as_bytes()).stdout);
+        assert_eq!(answers[0]["class"], "PERMANENT_QUOTA", "{raw}");
+    }
+}
+
+#[test]
+fn a_line_may_be_written_in_several_forms() {
+    let check = |line: &str| {
+        let output = weir_classify(&["--json", "--provider", "Claude"], line.as_bytes());
+        let answer = &objects(&output.stdout)[0];
+        assert_eq!(answer["class"], "TRANSIENT_RATE_LIMIT", "{line}");
+        assert_eq!(answer["retry_after_s"], 7, "{line}");
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line}");
+    };
+    check(r#"{"status":"429","headers":{"retry-after":7}}"#);
+    check(r#"{"status":429,"headers":[["Retry-After","3"],["retry-after",7]]}"#);
+    check(r#"{"status":429,"headers":[{"name":"Retry-After","value":"7"}]}"#);
+    check("\u{feff}{\"status\":429,\"headers\":{\"retry-after\":[\"7\"]}}");
+}
+
+#[test]
+fn an_instant_counts_from_this_clock_where_nothing_else_is_known() {
+    let line = r#"{"status":429,"headers":{"retry-after":"Fri, 01 Jan 2100 00:00:00 GMT"}}"#;
+    let output = weir_classify(&["--json"], line.as_bytes());
+    assert!(objects(&output.stdout)[0]["retry_after_s"].as_f64().is_some_and(|wait| wait > 0.0));
+}
+
+#[test]
+fn text_from_outside_neither_steers_the_terminal_nor_breaks_a_line() {
+    let line = r#"{"id":"\u001b[2Ja\nb","status":429,"provider":"openai",
+        "body":{"error":{"code":"\u001b[31mx\n","type":"insufficient_quota","message":"x"}}}"#;
+    let output = weir_classify(&[], line.as_bytes());
+    assert!(output.stdout.starts_with(r"\u{1b}[2Ja\nb  PERMANENT_QUOTA"), "{}", output.stdout);
+    assert_eq!(output.stdout.lines().count(), 2, "{}", output.stdout);
+    assert!(!output.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn any_number_of_headers_is_survived() {
+    let mut raw = "HTTP/1.1 429 x\r\nretry-after: 7\r\n".to_owned();
+    for number in 0..25_000 {
+        let _ = write!(raw, "x-h{number}: 1\r\n");
+    }
+    let output = weir_classify(&["--json"], raw.as_bytes());
+    assert_eq!(output.code, Some(0));
+    assert_eq!(objects(&output.stdout)[0]["retry_after_s"], 7);
 }

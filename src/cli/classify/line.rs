@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value as Json, json};
 
+use super::wire::{self, Raw};
 use crate::dialect::{
-    Answer, Class, Classified, Meter, MeterReading, Provider, class_without_answer, classify,
+    Answer, Class, Classified, Meter, MeterReading, Provider, Unit, class_without_answer, classify,
     tightest_requests, tightest_tokens,
 };
+
+/// How many headers of an answer are looked at; servers stop at 100 or so.
+const HEADERS_MAX: usize = 1_000;
 
 /// An answer, or the end of a request that got none.
 #[derive(Debug, Default, Deserialize)]
@@ -23,12 +27,12 @@ pub struct Line {
     /// Whose answer it is.
     #[serde(default)]
     pub provider: Option<String>,
-    /// Its status; null for a request without an answer.
-    #[serde(default)]
+    /// Its status, as a number or text; null for a request without an answer.
+    #[serde(default, deserialize_with = "status")]
     status: Option<u16>,
-    /// Name and value, or a list of values.
-    #[serde(default)]
-    headers: Map<String, Json>,
+    /// Each name with its value.
+    #[serde(default, deserialize_with = "headers")]
+    headers: Vec<(String, Json)>,
     /// JSON, text or nothing.
     #[serde(default)]
     body: Json,
@@ -48,31 +52,34 @@ impl Line {
     ///
     /// # Errors
     /// What is wrong with its first line or a header.
-    pub fn from_http(text: &str) -> Result<Self, String> {
-        let (head, body) =
-            text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap_or((text, ""));
-        let mut lines = head.lines();
-        let first = lines.next().unwrap_or_default();
-        let status = first.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
-        let status = status.ok_or_else(|| format!("`{first}` has no status"))?;
-        let mut headers = Map::new();
-        for line in lines {
-            let (name, value) = line
-                .split_once(':')
-                .ok_or_else(|| format!("`{line}` is no header; write `name: value`"))?;
-            let values = headers.entry(name.trim()).or_insert_with(|| json!([]));
-            if let Json::Array(values) = values {
-                values.push(json!(value.trim()));
-            }
-        }
-        Ok(Self { status: Some(status), headers, body: json!(body), ..Self::default() })
+    pub fn from_http(text: &[u8]) -> Result<Self, String> {
+        let Raw { status, headers, body } = wire::parse(text)?;
+        let headers = headers.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        let body = json!(String::from_utf8_lossy(&body));
+        Ok(Self { status: Some(status), headers, body, ..Self::default() })
     }
 
-    /// What it means to `provider`.
+    /// An object with the fields of a line.
+    ///
+    /// # Errors
+    /// What is wrong with a field, or that there is nothing that says how the request ended.
+    pub fn from_json(line: &Json) -> Result<Self, String> {
+        if ["status", "transport"].iter().all(|name| line.get(name).is_none()) {
+            let what = match line {
+                Json::Object(fields) if fields.is_empty() => "the object is empty",
+                Json::Object(_) => "it has no `status`, as if it were a body alone",
+                _ => "it is no object",
+            };
+            return Err(what.to_owned());
+        }
+        Self::deserialize(line).map_err(|error| error.to_string())
+    }
+
+    /// What it means to `provider`; `now` is for instants in an answer that names no clock of its own.
     ///
     /// # Errors
     /// What is wrong with a header.
-    pub fn classify(&self, provider: Provider) -> Result<Classified, String> {
+    pub fn classify(&self, provider: Provider, now: DateTime<Utc>) -> Result<Classified, String> {
         let headers = self.header_map()?;
         let body = match &self.body {
             Json::Null => String::new(),
@@ -81,7 +88,7 @@ impl Line {
         };
         let status = self.status.unwrap_or_default();
         let answer = Answer { status, headers: &headers, body: body.as_bytes() };
-        let mut classified = classify(&answer, provider, self.now);
+        let mut classified = classify(&answer, provider, self.now.or(Some(now)));
         if self.status.is_none() {
             let ended = self.transport.as_deref().unwrap_or("no answer");
             classified.class = class_without_answer(ended);
@@ -98,7 +105,7 @@ impl Line {
 
     fn header_map(&self) -> Result<HeaderMap, String> {
         let mut map = HeaderMap::new();
-        for (name, value) in &self.headers {
+        for (name, value) in self.headers.iter().take(HEADERS_MAX) {
             // Events of AWS streams have `:exception-type` and the like.
             let name = HeaderName::from_bytes(name.trim_start_matches(':').as_bytes())
                 .map_err(|_| format!("`{name}` is no name of a header"))?;
@@ -107,17 +114,47 @@ impl Line {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 let value = HeaderValue::from_bytes(text.trim().as_bytes())
                     .map_err(|_| format!("`{name}` has a value with control characters"))?;
-                map.append(&name, value);
+                map.try_append(&name, value).map_err(|_| "there are too many headers")?;
             }
         }
         Ok(map)
     }
 }
 
+/// 429, or "429".
+fn status<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u16>, D::Error> {
+    match Json::deserialize(value)? {
+        Json::String(text) => {
+            let wrong = |_| D::Error::custom(format!("`{text}` is no status"));
+            text.trim().parse().map(Some).map_err(wrong)
+        }
+        value => Option::deserialize(value).map_err(D::Error::custom),
+    }
+}
+
+/// An object of names, each with a value or a list of them; a list of pairs; or one of objects with
+/// `name` and `value`, as HTTP archives have.
+fn headers<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<(String, Json)>, D::Error> {
+    let pair = |item: Json| match &item {
+        Json::Array(pair) => match pair.as_slice() {
+            [Json::String(name), value] => Some((name.clone(), value.clone())),
+            _ => None,
+        },
+        item => Some((item.get("name")?.as_str()?.to_owned(), item.get("value")?.clone())),
+    };
+    let pairs = match Json::deserialize(value)? {
+        Json::Null => Some(Vec::new()),
+        Json::Object(fields) => Some(fields.into_iter().collect()),
+        Json::Array(items) => items.into_iter().map(pair).collect(),
+        _ => None,
+    };
+    pairs.ok_or_else(|| D::Error::custom("`headers` is no object and no list of name and value"))
+}
+
 /// The meaning as the contract's JSON: `id`, the fields, `why`.
 pub fn in_json(id: &Json, seen: &Classified) -> Json {
-    let requests = tightest_requests(&seen.meters);
-    let tokens = tightest_tokens(&seen.meters);
+    let requests = refusing(seen, Unit::Requests).or_else(|| tightest_requests(&seen.meters));
+    let tokens = refusing(seen, Unit::Tokens).or_else(|| tightest_tokens(&seen.meters));
     let limit = |reading: Option<&MeterReading>| count(reading.and_then(|one| one.limit));
     let remaining = |reading: Option<&MeterReading>| count(reading.and_then(|one| one.remaining));
     let reset = |reading: Option<&MeterReading>| seconds(reading.and_then(|one| one.reset));
@@ -142,7 +179,7 @@ pub fn in_json(id: &Json, seen: &Classified) -> Json {
     });
     let mut raw = Map::new();
     for (meter, negative) in &seen.negative {
-        let of = if meter.unit() == crate::dialect::Unit::Tokens { "tokens" } else { "requests" };
+        let of = if meter.unit() == Unit::Tokens { "tokens" } else { "requests" };
         raw.insert(format!("remaining_{of}"), count(Some(*negative)));
     }
     if !raw.is_empty() {
@@ -150,6 +187,12 @@ pub fn in_json(id: &Json, seen: &Classified) -> Json {
     }
     line["why"] = json!(seen.why);
     line
+}
+
+/// The empty meter of this unit that the verdict names; another may be empty too.
+fn refusing(seen: &Classified, unit: Unit) -> Option<&MeterReading> {
+    let is_it = |one: &&MeterReading| Some(one.meter) == seen.meter && one.is_empty();
+    seen.meters.iter().filter(|one| one.meter.unit() == unit).find(is_it)
 }
 
 /// The contract has two fields for the meter: `binding` for the four that everybody has, and another

@@ -25,6 +25,8 @@ use weir::signal::Mono;
 
 const SCOPES: usize = 10_000;
 const TENANTS: usize = 100_000;
+/// Scopes and tenants that stay near the processor.
+const FEW: (usize, usize) = (10, 100);
 /// Decisions between two readings of the clock, so that reading it costs little.
 const BATCH: u32 = 64;
 /// Virtual time between two decisions: a thousand a second.
@@ -42,6 +44,8 @@ const LONG: Duration = Duration::from_mins(10);
 struct Bench {
     gate: Gate,
     tenants: Vec<Arc<str>>,
+    /// So many scopes and tenants are asked for.
+    among: (usize, usize),
     random: Pcg64Mcg,
     now: Mono,
 }
@@ -58,6 +62,7 @@ impl Bench {
         Self {
             gate: Gate::new((0..SCOPES).map(scope).collect(), settings, 1, Mono::START),
             tenants,
+            among: (SCOPES, TENANTS),
             random: Pcg64Mcg::seed_from_u64(1),
             now: Mono::from_start(Duration::from_mins(1)),
         }
@@ -72,13 +77,13 @@ impl Bench {
     }
 
     fn offer(&mut self) -> Offer {
-        let tenant = self.random.random_range(0..TENANTS);
+        let tenant = self.random.random_range(0..self.among.1);
         self.offer_of(tenant)
     }
 
     fn offer_of(&mut self, tenant: usize) -> Offer {
         Offer {
-            scope: ScopeId(self.random.random_range(0..SCOPES)),
+            scope: ScopeId(self.random.random_range(0..self.among.0)),
             identity: self.random.random(),
             lane: Lane::Interactive,
             backfill: false,
@@ -178,6 +183,14 @@ fn deciding(criterion: &mut Criterion) {
     });
     let mut refusing = Bench::refusing();
     group.bench_function("refuse", |bencher| {
+        bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
+    });
+    // Hit at random, every place that is looked at is far away. Here the same few are asked for.
+    (admitting.among, refusing.among) = (FEW, FEW);
+    group.bench_function("admit, few scopes and tenants", |bencher| {
+        bencher.iter_custom(|rounds| admitting.run(rounds, true).0);
+    });
+    group.bench_function("refuse, few scopes and tenants", |bencher| {
         bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
     });
     group.finish();

@@ -100,7 +100,8 @@ fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
 /// "Please try again in 7m12s.", "retry after 3 seconds", "wait 12 seconds" or "replenished in
 /// 03:21:44"; `message` is in lower case.
 fn from_prose(message: &str) -> Option<Duration> {
-    LEAD_INS.iter().find_map(|lead_in| span_at_start(message.split_once(lead_in)?.1))
+    let mut spans = LEAD_INS.iter().flat_map(|lead_in| message.split(lead_in).skip(1));
+    spans.find_map(span_at_start)
 }
 
 fn span_at_start(text: &str) -> Option<Duration> {
@@ -218,6 +219,7 @@ mod tests {
         message("Please wait 12 seconds before retrying.", 12.0);
         message("You must wait for at least 2 hours", 7_200.0);
         message("retry in 5 secs", 5.0);
+        message("Please wait, or better: wait 5 s", 5.0);
         message("Please try again in about 10 minutes.", 600.0);
         message("Try again in 2 minutes and 5 seconds.", 125.0);
         message("quota will be replenished in 2.03:21:44.", 184_904.0);

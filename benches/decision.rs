@@ -18,7 +18,8 @@ use memory::resident_bytes;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use weir::admission::{
-    AttemptId, Demand, Effect, Gate, Head, Lane, Offer, RequestId, ScopeConfig, ScopeId, Settings,
+    AttemptId, Demand, Effect, Gate, Head, Lane, Offer, Permits, Policy, RequestId, ScopeConfig,
+    ScopeId, Settings,
 };
 use weir::dialect::Class;
 use weir::signal::Mono;
@@ -55,6 +56,7 @@ impl Bench {
         let scope = |index| ScopeConfig {
             rpm: Some(per_minute),
             tpm: Some(per_minute),
+            policy: Policy { permits: Permits::Fixed, ..Policy::default() },
             ..ScopeConfig::named(format!("provider/account/model-{index}")).with_buckets()
         };
         let tenants = (0..TENANTS).map(|tenant| Arc::from(format!("tenant-{tenant:06}"))).collect();
@@ -136,6 +138,10 @@ impl Bench {
         while left > 0 {
             let batch = left.min(u64::from(BATCH));
             left -= batch;
+            // What is due to be forgotten is forgotten, as the shell would have it.
+            while self.gate.poll_timeout().is_some_and(|at| at <= self.now) {
+                self.gate.handle_timeout(self.now);
+            }
             let offers: Vec<Offer> = (0..batch).map(|_| self.offer()).collect();
             let mut attempts = Vec::with_capacity(offers.len());
             let begun = Instant::now();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::page::Page;
 use crate::admission::{
-    Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Scope, Settings, TenantCounters,
+    Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Mode, Scope, Settings, TenantCounters,
 };
 use crate::dialect::Since;
 use crate::signal::Mono;
@@ -336,7 +336,11 @@ fn waiting(page: &mut Page, scopes: &[Scope], settings: &Settings, facts: &Facts
         f64::from(settings.queue_max_depth)
     });
     page.gauge(scopes, "weir_permits_in_use", "Permits in use.", |s| f64::from(s.in_flight()));
-    page.gauge(scopes, "weir_permits_limit", "Permits.", |s| f64::from(s.permits_now()));
+    // What is not enforced is not limited, and its permits have not been sought yet.
+    let enforces = settings.mode == Mode::Enforce;
+    page.gauge(scopes, "weir_permits_limit", "Permits.", |s| {
+        f64::from(if enforces { s.permits_now() } else { settings.max_in_flight })
+    });
     page.gauge(scopes, "weir_pause_remaining_seconds", "Time left of the scope's pause.", |s| {
         s.pause_left(now).as_secs_f64()
     });

@@ -5,6 +5,7 @@
 
 mod eventually;
 mod fleet;
+mod process;
 mod redis_server;
 
 use std::time::{Duration, Instant};

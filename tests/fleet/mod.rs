@@ -2,9 +2,7 @@
 //!
 //! Everything listens on a free loopback port, and ends with the value that holds it.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,6 +13,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
+
+use crate::process::Process;
 
 /// From one request of a load to the next, at the least.
 const STEP: Duration = Duration::from_millis(5);
@@ -43,44 +43,16 @@ impl Http {
     }
 }
 
-/// A child that has said where it listens; killed when dropped.
-struct Process {
-    child: Child,
-    ready: Value,
+/// Starts a process of weir with a configuration of its own.
+fn start(home: &Path, config: &str, command: &[&str]) -> Process {
+    let file = home.join("config.toml");
+    std::fs::write(&file, config).expect("the folder can be written to");
+    let file = file.display().to_string();
+    Process::start(&[command, &["-c", &file]].concat(), home)
 }
 
-impl Process {
-    fn start(home: &Path, config: &str, args: &[&str]) -> Self {
-        let file = home.join("config.toml");
-        std::fs::write(&file, config).expect("the folder can be written to");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(args)
-            .arg("-c")
-            .arg(file)
-            .arg("--exit-on-stdin-eof")
-            .env("XDG_STATE_HOME", home.join("state"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("weir starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        Self { child, ready }
-    }
-
-    fn url(&self, key: &str) -> String {
-        format!("http://{}", self.ready[key].as_str().expect("an address"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn url(process: &Process, key: &str) -> String {
+    format!("http://{}", process.address(key))
 }
 
 /// What the provider counted between two looks, and how long that was.
@@ -110,15 +82,15 @@ impl Fleet {
     pub fn start(count: usize, provider: &str, store: &str, scopes: &str) -> Self {
         let homes: Vec<_> = (0..=count).map(|_| tempfile::tempdir().expect("a folder")).collect();
         let args = ["provider", "--listen", "127.0.0.1:0"];
-        let provider = Process::start(homes[count].path(), provider, &args);
-        let upstream = provider.url("listening");
+        let provider = start(homes[count].path(), provider, &args);
+        let upstream = url(&provider, "listening");
         let gateway = |number: usize| {
             let config = format!(
                 "[gateway]\ninstance = 'g{number}'\nlisten = '127.0.0.1:0'\n\
                  admin_listen = '127.0.0.1:0'\nupstream = '{upstream}'\nseed = {number}\n{store}\n\
                  {scopes}"
             );
-            Some(Process::start(homes[number].path(), &config, &["gateway"]))
+            Some(start(homes[number].path(), &config, &["gateway"]))
         };
         let gateways = (0..count).map(gateway).collect();
         Self { http: Http::new(), provider, gateways, _homes: homes }
@@ -132,7 +104,7 @@ impl Fleet {
     /// A gauge of a gateway for one scope.
     pub async fn gauge(&self, gateway: usize, name: &str, scope: &str) -> f64 {
         let process = self.gateways[gateway].as_ref().expect("it lives");
-        let page = self.http.get(format!("{}/metrics", process.url("admin"))).await;
+        let page = self.http.get(format!("{}/metrics", url(process, "admin"))).await;
         let page = String::from_utf8_lossy(&page).into_owned();
         let sample = format!("{name}{{scope=\"{scope}\"}} ");
         let value = page.lines().find_map(|line| line.strip_prefix(&sample));
@@ -153,7 +125,7 @@ impl Fleet {
 
     /// Attempts and refusals that the provider has counted so far.
     async fn ledger(&self) -> (f64, f64) {
-        let ledger = self.http.get(format!("{}/ledger", self.provider.url("listening"))).await;
+        let ledger = self.http.get(format!("{}/ledger", url(&self.provider, "listening"))).await;
         let ledger: Value = serde_json::from_slice(&ledger).expect("JSON");
         let count = |key: &str| ledger[key].as_f64().expect("a count");
         (count("attempts"), count("provider_429"))
@@ -174,7 +146,7 @@ impl Fleet {
         let mut tasks = tokio::task::JoinSet::new();
         for (gateway, process) in self.gateways.iter().enumerate() {
             let Some(process) = process else { continue };
-            let url = format!("{}/v1/embeddings", process.url("data"));
+            let url = format!("{}/v1/embeddings", url(process, "data"));
             let (http, seen, load) = (self.http.clone(), Arc::clone(&seen), *load);
             tasks.spawn(async move { http.offer(url, gateway, load, &seen).await });
         }

@@ -1,16 +1,14 @@
 //! A real gateway and a real provider under an even load, scraped by a real Prometheus and by weir:
 //! both roads show the same signals, each within one scrape interval of the other.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value as Json;
 use weir::ingest::Access;
 use weir::signal::{Mono, Snapshot};
 
+use super::process::Process;
 use super::support::{Direct, Prometheus, WINDOW, told};
 
 /// Requests a second. Each road counts whole requests between two scrapes of its own.
@@ -21,44 +19,7 @@ const APART: f64 = 1.0 / 6.0;
 /// What is another number a moment later, however even the load is.
 const MOMENTARY: &[&str] = &["inflight_actual", "inflight_gauge", "queue_depth"];
 
-/// A process of weir that ends with the value, or with the test.
-struct Weir {
-    child: Child,
-    ready: Json,
-}
-
-impl Weir {
-    fn start(arguments: &[&str], home: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .arg("--exit-on-stdin-eof")
-            .env("XDG_STATE_HOME", home)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("weir starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        Self { child, ready }
-    }
-
-    fn address(&self, key: &str) -> SocketAddr {
-        let address = self.ready[key].as_str().unwrap_or_else(|| panic!("{}", self.ready));
-        address.trim_start_matches("http://").parse().expect("an address")
-    }
-}
-
-impl Drop for Weir {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn gateway(provider: SocketAddr, home: &Path) -> Weir {
+fn gateway(provider: SocketAddr, home: &Path) -> Process {
     let file = home.join("weir.toml");
     let config = format!(
         "[gateway]\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n\
@@ -66,7 +27,7 @@ fn gateway(provider: SocketAddr, home: &Path) -> Weir {
          [[scope]]\nname = 'sim/main/all'\nrpm = 600_000\ntpm = 600_000_000\n"
     );
     std::fs::write(&file, config).expect("written");
-    Weir::start(&["gateway", "-c", &file.display().to_string()], home)
+    Process::start(&["gateway", "-c", &file.display().to_string()], home)
 }
 
 /// Sends an even load until it is dropped.
@@ -86,7 +47,7 @@ async fn load(data: SocketAddr) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_roads_show_the_same_gateway() {
     let home = tempfile::tempdir().expect("a folder");
-    let provider = Weir::start(&["provider", "--listen", "127.0.0.1:0"], home.path());
+    let provider = Process::start(&["provider", "--listen", "127.0.0.1:0"], home.path());
     let provider_address = provider.address("listening");
     let gateway = gateway(provider_address, home.path());
     let admin = gateway.address("admin");

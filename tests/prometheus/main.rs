@@ -5,5 +5,7 @@ mod agreement;
 #[path = "../eventually/mod.rs"]
 mod eventually;
 mod live;
+#[path = "../process/mod.rs"]
+mod process;
 mod support;
 mod trouble;

@@ -105,8 +105,8 @@ impl Scope {
             },
             |(wait, meter)| (wait, why.map_or(Reason::of(meter), Reason::bound_by)),
         );
-        let by_lane = self.lane_wait(&ask.ticket, ahead.tokens, ahead.requests, now);
-        let by_lane = by_lane.unwrap_or(Duration::MAX);
+        let by_lane = self.lane_wait(&ask.ticket, &ahead, now).unwrap_or(Duration::MAX);
+        let lanes_meter = if self.is_by_tokens() { Meter::Tokens } else { Meter::Requests };
         let paused = self.woken_at.saturating_since(now);
         let permits = f64::from(self.permits_now());
         let before = (ahead.requests + f64::from(self.in_flight) + 1.0 - permits).max(0.0);
@@ -116,7 +116,7 @@ impl Scope {
         let by_budget = if paused.is_zero() { by_budget } else { (by_budget.0, Reason::Paused) };
         let mut longest = by_budget;
         let others = [
-            (by_lane, Reason::QuotaTokens),
+            (by_lane, Reason::of(lanes_meter)),
             (paused, Reason::Paused),
             (by_permits, Reason::Concurrency),
         ];
@@ -218,7 +218,7 @@ impl Scope {
         } else {
             self.budget.wait(demand, &Ahead::default(), now).map_err(|_| None)?.0
         };
-        let wait = wait.max(self.lane_wait(ticket, 0.0, 0.0, now).ok_or(None)?);
+        let wait = wait.max(self.lane_wait(ticket, &Ahead::default(), now).ok_or(None)?);
         if wait.is_zero() { Ok(()) } else { Err(Some(now + wait)) }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Scope, TENANTS_MAX};
 use crate::admission::bucket::Bucket;
 use crate::admission::config::ScopeConfig;
-use crate::admission::queue::{Lane, TenantId, Ticket};
+use crate::admission::queue::{Ahead, Lane, TenantId, Ticket};
 use crate::admission::settings::Settings;
 use crate::signal::Mono;
 
@@ -42,18 +42,8 @@ impl Scope {
     }
 
     /// Time until a lane's own share allows a request behind others of it; `None` when never.
-    pub(super) fn lane_wait(
-        &self,
-        ticket: &Ticket,
-        tokens: f64,
-        requests: f64,
-        now: Mono,
-    ) -> Option<Duration> {
-        let ahead = if self.lane_amount(1.0).to_bits() == self.lane_amount(2.0).to_bits() {
-            requests
-        } else {
-            tokens
-        };
+    pub(super) fn lane_wait(&self, ticket: &Ticket, ahead: &Ahead, now: Mono) -> Option<Duration> {
+        let ahead = if self.is_by_tokens() { ahead.tokens } else { ahead.requests };
         let mut wait = Duration::ZERO;
         let lanes = [
             self.batch.as_ref().filter(|_| ticket.lane == Lane::Batch),

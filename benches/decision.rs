@@ -1,5 +1,10 @@
-//! What one decision of the gate costs with 10,000 quota scopes and 100,000 tenants, hit at random, and
-//! what a tenant costs that has been served and is idle.
+//! What one decision of the gate costs with 10,000 quota scopes and 100,000 tenants, and what a tenant
+//! costs that has been served and is idle.
+//!
+//! Scopes and tenants are hit in two ways: each as often as any other, so that nothing is ever near the
+//! processor, and as traffic is in fact, few of them often and most of them seldom (Zipf's law with
+//! exponent 1). Criterion gives means of batches; the table before it gives the quantiles of single
+//! decisions, each with its own two readings of the clock, whose cost is taken off.
 //!
 //! A decision is a request offered and its effects taken: let through at once, or refused at once. What
 //! follows one that was let through (sent, answered, read to its end) is measured apart. Memory is
@@ -16,6 +21,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use memory::resident_bytes;
 use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution as _, Zipf};
 use rand_pcg::Pcg64Mcg;
 use weir::admission::{
     AttemptId, Demand, Effect, Gate, Head, Lane, Offer, Permits, Policy, RequestId, ScopeConfig,
@@ -26,8 +32,8 @@ use weir::signal::Mono;
 
 const SCOPES: usize = 10_000;
 const TENANTS: usize = 100_000;
-/// Scopes and tenants that stay near the processor.
-const FEW: (usize, usize) = (10, 100);
+/// Decisions whose times are kept for the quantiles.
+const TIMED: u64 = 200_000;
 /// Decisions between two readings of the clock, so that reading it costs little.
 const BATCH: u32 = 64;
 /// Virtual time between two decisions: a thousand a second.
@@ -45,8 +51,8 @@ const LONG: Duration = Duration::from_mins(10);
 struct Bench {
     gate: Gate,
     tenants: Vec<Arc<str>>,
-    /// So many scopes and tenants are asked for.
-    among: (usize, usize),
+    /// Which of so many is asked for next.
+    pick: fn(usize, &mut Pcg64Mcg) -> usize,
     random: Pcg64Mcg,
     now: Mono,
 }
@@ -64,7 +70,7 @@ impl Bench {
         Self {
             gate: Gate::new((0..SCOPES).map(scope).collect(), settings, 1, Mono::START),
             tenants,
-            among: (SCOPES, TENANTS),
+            pick: evenly,
             random: Pcg64Mcg::seed_from_u64(1),
             now: Mono::from_start(Duration::from_mins(1)),
         }
@@ -79,13 +85,13 @@ impl Bench {
     }
 
     fn offer(&mut self) -> Offer {
-        let tenant = self.random.random_range(0..self.among.1);
+        let tenant = (self.pick)(TENANTS, &mut self.random);
         self.offer_of(tenant)
     }
 
     fn offer_of(&mut self, tenant: usize) -> Offer {
         Offer {
-            scope: ScopeId(self.random.random_range(0..self.among.0)),
+            scope: ScopeId((self.pick)(SCOPES, &mut self.random)),
             identity: self.random.random(),
             lane: Lane::Interactive,
             backfill: false,
@@ -132,33 +138,99 @@ impl Bench {
 
     /// Time that `rounds` decisions took, and the time that their ends took.
     fn run(&mut self, rounds: u64, admits: bool) -> (Duration, Duration) {
-        let head = good();
         let (mut deciding, mut ending) = (Duration::ZERO, Duration::ZERO);
+        self.batches(rounds, |bench, offers| {
+            let mut attempts = Vec::with_capacity(offers.len());
+            let begun = Instant::now();
+            for offer in offers {
+                bench.now = bench.now + STEP;
+                attempts.extend(bench.decide(offer));
+            }
+            deciding += begun.elapsed();
+            let expected = if admits { offers.len() } else { 0 };
+            assert_eq!(attempts.len(), expected, "every decision is the same");
+            let decided = Instant::now();
+            for attempt in attempts {
+                bench.answer(attempt, &good());
+            }
+            ending += decided.elapsed();
+        });
+        (deciding, ending)
+    }
+
+    /// The time that each of `rounds` decisions took, shortest first.
+    fn times(&mut self, rounds: u64) -> Vec<Duration> {
+        let mut times = Vec::new();
+        self.batches(rounds, |bench, offers| {
+            let mut attempts = Vec::with_capacity(offers.len());
+            for offer in offers {
+                bench.now = bench.now + STEP;
+                let begun = Instant::now();
+                let attempt = bench.decide(offer);
+                times.push(begun.elapsed());
+                attempts.extend(attempt);
+            }
+            for attempt in attempts {
+                bench.answer(attempt, &good());
+            }
+        });
+        times.sort_unstable();
+        times
+    }
+
+    /// Batches of offers, and between them what is due to be forgotten is, as the shell would have it.
+    fn batches(&mut self, rounds: u64, mut each: impl FnMut(&mut Self, &[Offer])) {
         let mut left = rounds;
         while left > 0 {
             let batch = left.min(u64::from(BATCH));
             left -= batch;
-            // What is due to be forgotten is forgotten, as the shell would have it.
             while self.gate.poll_timeout().is_some_and(|at| at <= self.now) {
                 self.gate.handle_timeout(self.now);
             }
             let offers: Vec<Offer> = (0..batch).map(|_| self.offer()).collect();
-            let mut attempts = Vec::with_capacity(offers.len());
-            let begun = Instant::now();
-            for offer in &offers {
-                self.now = self.now + STEP;
-                attempts.extend(self.decide(offer));
-            }
-            let decided = Instant::now();
-            let expected = if admits { offers.len() } else { 0 };
-            assert_eq!(attempts.len(), expected, "every decision is the same");
-            for attempt in attempts {
-                self.answer(attempt, &head);
-            }
-            deciding += decided - begun;
-            ending += decided.elapsed();
+            each(self, &offers);
         }
-        (deciding, ending)
+    }
+}
+
+/// Each as often as any other.
+fn evenly(of: usize, random: &mut Pcg64Mcg) -> usize {
+    random.random_range(0..of)
+}
+
+/// The first often, the last seldom.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "numbers of scopes and tenants"
+)]
+fn by_zipf(of: usize, random: &mut Pcg64Mcg) -> usize {
+    let law = Zipf::new(of as f64, 1.0).expect("an exponent of one has a distribution");
+    (law.sample(random) as usize).clamp(1, of) - 1
+}
+
+/// What it costs to read the clock twice.
+fn clock() -> Duration {
+    let mut times: Vec<_> = (0..10_000).map(|_| Instant::now().elapsed()).collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Prints the quantiles of single decisions.
+fn quantiles(benches: [(&str, &mut Bench); 2]) {
+    println!("one decision, ns:           p50    p90    p99");
+    let clock = clock();
+    for (what, bench) in benches {
+        for (how, pick) in [("evenly", evenly as fn(usize, &mut _) -> _), ("by Zipf", by_zipf)] {
+            bench.pick = pick;
+            // What stands from before is another's.
+            bench.times(TIMED);
+            let times = bench.times(TIMED);
+            let at =
+                |share: usize| times[times.len() * share / 100].saturating_sub(clock).as_nanos();
+            println!("  {what:<7} {how:<12} {:>8} {:>6} {:>6}", at(50), at(90), at(99));
+        }
     }
 }
 
@@ -179,26 +251,23 @@ fn deciding(criterion: &mut Criterion) {
     if !std::env::args().any(|argument| argument == "--test") {
         memory();
     }
+    let (mut admitting, mut refusing) = (Bench::admitting(), Bench::refusing());
+    if !std::env::args().any(|argument| argument == "--test") {
+        quantiles([("admit", &mut admitting), ("refuse", &mut refusing)]);
+    }
     let mut group = criterion.benchmark_group("decision");
-    let mut admitting = Bench::admitting();
-    group.bench_function("admit", |bencher| {
-        bencher.iter_custom(|rounds| admitting.run(rounds, true).0);
-    });
-    group.bench_function("end of an admitted one", |bencher| {
-        bencher.iter_custom(|rounds| admitting.run(rounds, true).1);
-    });
-    let mut refusing = Bench::refusing();
-    group.bench_function("refuse", |bencher| {
-        bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
-    });
-    // Hit at random, every place that is looked at is far away. Here the same few are asked for.
-    (admitting.among, refusing.among) = (FEW, FEW);
-    group.bench_function("admit, few scopes and tenants", |bencher| {
-        bencher.iter_custom(|rounds| admitting.run(rounds, true).0);
-    });
-    group.bench_function("refuse, few scopes and tenants", |bencher| {
-        bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
-    });
+    for (how, pick) in [("evenly", evenly as fn(usize, &mut _) -> _), ("by Zipf", by_zipf)] {
+        (admitting.pick, refusing.pick) = (pick, pick);
+        group.bench_function(format!("admit, {how}"), |bencher| {
+            bencher.iter_custom(|rounds| admitting.run(rounds, true).0);
+        });
+        group.bench_function(format!("end of an admitted one, {how}"), |bencher| {
+            bencher.iter_custom(|rounds| admitting.run(rounds, true).1);
+        });
+        group.bench_function(format!("refuse, {how}"), |bencher| {
+            bencher.iter_custom(|rounds| refusing.run(rounds, false).0);
+        });
+    }
     group.finish();
 }
 

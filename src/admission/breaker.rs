@@ -193,6 +193,11 @@ impl Breaker {
         }
     }
 
+    /// Nothing has happened that it would have to stop, or all of it is over.
+    pub(super) const fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
     /// Another number of faults in a row that opens it.
     pub const fn set_faults_in_row(&mut self, faults: u32) {
         self.thresholds.faults_in_row = faults;

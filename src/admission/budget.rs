@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::limit::Limit;
 use super::meter::Metered;
 use super::queue::Ahead;
@@ -49,7 +51,8 @@ pub struct Allowance {
 /// The budgets of one quota scope. A meter without a limit does not bind.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
-    meters: Vec<Metered>,
+    /// Two have room without memory of their own: requests and tokens of a minute.
+    meters: SmallVec<[Metered; 2]>,
 }
 
 impl Budget {

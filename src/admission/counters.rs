@@ -5,8 +5,11 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::Lane;
+use smallvec::SmallVec;
+
+use super::queue::{Lane, TenantId};
 use super::refusal::Reason;
+use super::tenants::Tenants;
 use crate::dialect::Class;
 
 /// Upper bounds of the latency buckets, in seconds: steps of a fifth from 5 ms to a minute, so
@@ -275,8 +278,9 @@ pub struct Counters {
     pub tokens_reserved: f64,
     /// Billed tokens.
     pub tokens_actual: f64,
-    tenant_names: Vec<Arc<str>>,
-    tenant_counts: Vec<TenantCounters>,
+    tenant_ids: SmallVec<[TenantId; TENANTS_MAX]>,
+    tenants: Vec<(Arc<str>, TenantCounters)>,
+    other_tenants: Option<(Arc<str>, TenantCounters)>,
     /// Waits in the queue, by lane.
     pub queue_wait: PerLane<Histogram>,
     /// Attempts, from head written to answer complete.
@@ -302,22 +306,35 @@ impl Counters {
         }
     }
 
-    /// The counters of a tenant; those beyond a bound share the name `other`. A name has one address
-    /// for as long as it is counted here, so that names are never compared.
-    pub fn tenant(&mut self, tenant: &Arc<str>) -> &mut TenantCounters {
-        let known = self.tenant_names.iter().position(|known| Arc::ptr_eq(known, tenant));
-        let place = known.unwrap_or_else(|| self.tenant_names.len().min(TENANTS_MAX));
-        if place == self.tenant_names.len() {
-            let full = place == TENANTS_MAX;
-            self.tenant_names.push(if full { Arc::from(OTHER) } else { Arc::clone(tenant) });
-            self.tenant_counts.push(TenantCounters::default());
+    /// The counters of a tenant; those beyond a bound share the name `other`.
+    pub(super) fn tenant(&mut self, tenant: TenantId, names: &mut Tenants) -> &mut TenantCounters {
+        let known = self.tenant_ids.iter().position(|known| *known == tenant);
+        let place = known.unwrap_or(self.tenant_ids.len());
+        if place == TENANTS_MAX {
+            let new = || (Arc::from(OTHER), TenantCounters::default());
+            return &mut self.other_tenants.get_or_insert_with(new).1;
         }
-        &mut self.tenant_counts[place]
+        if place == self.tenants.len() {
+            self.tenant_ids.push(tenant);
+            self.tenants.push((Arc::from(names.keep(tenant)), TenantCounters::default()));
+        }
+        &mut self.tenants[place].1
     }
 
     /// The first tenants to arrive, in that order, and `other`.
     pub fn tenants(&self) -> impl Iterator<Item = (&Arc<str>, &TenantCounters)> {
-        self.tenant_names.iter().zip(&self.tenant_counts)
+        self.tenants.iter().chain(&self.other_tenants).map(|(name, counts)| (name, counts))
+    }
+
+    /// Something of each part that an arrival or a refusal counts in, only to have looked at it.
+    pub(super) fn touched(&self) -> impl Copy + use<> {
+        (
+            (self.offered.total(), self.originals.total(), self.admitted.total()),
+            (self.client_repeats, self.retry_marked, self.shed.len(), self.tokens_estimated),
+            (self.offered_latency.sum, self.offered_latency.buckets[0]),
+            (self.queue_wait[Lane::Interactive].sum, self.queue_wait[Lane::Interactive].buckets[0]),
+            (self.tenant_ids.last().copied(), self.tenants.len(), self.other_tenants.is_some()),
+        )
     }
 
     /// All attempts.

@@ -25,20 +25,20 @@
 //! Only with a keeper does a request claim; what need not wait is never queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use self::requests::Requests;
 use super::breaker::Reopening;
 use super::budget::Reservation;
 use super::config::ScopeConfig;
 use super::estimate::Estimator;
 use super::events::{AttemptId, Effect, Offer, RequestId};
 #[cfg(doc)]
-use super::identity::Originals;
-use super::identity::{ChainEntry, Identity};
+use super::identity::Attempted;
+use super::identity::{ChainEntry, Identity, Key, Original, Originals, Place};
 use super::queue::{Lane, TenantId, Ticket};
 use super::refusal::{Reason, Refusal};
 use super::scope::{Ask, Scope, Turn};
@@ -53,6 +53,7 @@ mod ending;
 mod hearing;
 #[cfg(test)]
 mod keeper_tests;
+mod requests;
 mod retrying;
 mod starting;
 mod steering;
@@ -108,9 +109,8 @@ struct Terms {
 #[derive(Debug)]
 struct Request {
     scope: usize,
-    identity: Identity,
+    original: Place,
     tenant: TenantId,
-    tenant_name: Arc<str>,
     terms: Terms,
     arrived: Mono,
     queued_since: Mono,
@@ -154,7 +154,8 @@ enum Finish {
 pub struct Gate {
     scopes: Vec<Scope>,
     settings: Settings,
-    requests: BTreeMap<RequestId, Request>,
+    requests: Requests,
+    originals: Originals,
     tenants: Tenants,
     /// Whose turn it is to probe, by provider.
     reopenings: Vec<Reopening>,
@@ -190,7 +191,8 @@ impl Gate {
             reopenings: vec![Reopening::default(); providers.len()],
             scopes,
             settings,
-            requests: BTreeMap::new(),
+            requests: Requests::default(),
+            originals: Originals::default(),
             tenants: Tenants::default(),
             wakes: BTreeSet::new(),
             backoffs: BTreeSet::new(),
@@ -220,7 +222,7 @@ impl Gate {
     /// Requests that are not answered yet.
     #[must_use]
     pub fn open_requests(&self) -> usize {
-        self.requests.values().filter(|request| !matches!(request.phase, Phase::Answered)).count()
+        self.requests.iter().filter(|request| !matches!(request.phase, Phase::Answered)).count()
     }
 
     /// The gate is going down.
@@ -229,9 +231,16 @@ impl Gate {
         self.draining
     }
 
-    /// Ends a span of time and begins the next; see [`Originals::mark`]. Sum over all scopes.
+    /// The original with this number, or the one that the request with this number asked for, if it is
+    /// remembered.
+    #[must_use]
+    pub fn original(&self, id: u64) -> Option<&Original> {
+        self.originals.by_id(id)
+    }
+
+    /// Ends a span of time and begins the next; see [`Attempted::mark`]. Sum over all scopes.
     pub fn mark(&mut self) -> u64 {
-        self.scopes.iter_mut().map(|scope| scope.originals.mark()).sum()
+        self.scopes.iter_mut().map(|scope| scope.attempted.mark()).sum()
     }
 
     /// The next thing to do; drain until `None`.
@@ -259,16 +268,19 @@ impl Gate {
         self.offered_at = now;
         self.tidy_at.get_or_insert(now + TIDY_EVERY);
         let uniform = self.random.random::<f64>();
-        let (tenant, tenant_name) = self.tenants.enter(&offer.tenant, now);
         let settings = &self.settings;
         let enforced =
             settings.mode == Mode::Enforce && falls_within(offer.identity, settings.enforced_ratio);
         let scope = &mut self.scopes[offer.scope.0];
+        scope.touch();
+        let tenant = self.tenants.enter(&offer.tenant, now);
+        let key = Key { scope: offer.scope.0, identity: offer.identity };
+        let (place, new) = self.originals.arrive(key, id.0, now);
+        let original = &mut self.originals[place];
         let counters = &mut scope.counters;
         counters.offered[offer.lane] += 1;
         counters.retry_marked += u64::from(offer.retry_mark > 0);
-        counters.tenant(&tenant_name).offered += 1;
-        let (original, new) = scope.originals.arrive(offer.identity, id.0, now);
+        counters.tenant(tenant, &mut self.tenants).offered += 1;
         if new {
             counters.originals[offer.lane] += 1;
         } else {
@@ -300,9 +312,8 @@ impl Gate {
             id,
             Request {
                 scope: offer.scope.0,
-                identity: offer.identity,
+                original: place,
                 tenant,
-                tenant_name,
                 terms: Terms {
                     lane: offer.lane,
                     backfill: offer.backfill,
@@ -337,7 +348,7 @@ impl Gate {
 
     fn enqueue(&mut self, id: RequestId, ask: &Ask, now: Mono) {
         let settings = &self.settings;
-        let place = self.requests[&id].scope;
+        let place = self.requests[id].scope;
         let scope = &mut self.scopes[place];
         let forbid = settings.retry_owner == RetryOwner::Gateway;
         let turn = match scope.judge(ask, settings, now) {
@@ -348,8 +359,7 @@ impl Gate {
         // once nothing else stands against it.
         let is_retry = forbid && ask.attempts > 0;
         let (allowance, cost) = (scope.retry_allowance(settings), scope.cost(&ask.demand));
-        let afforded = scope.retry_budget.left(&allowance, now).covers(cost);
-        if is_retry && let Err(denied) = afforded {
+        if is_retry && let Err(denied) = scope.retry_budget.left(&allowance, now).covers(cost) {
             *scope.counters.retries_denied.entry(denied).or_default() += 1;
             return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
         }
@@ -402,6 +412,7 @@ impl Gate {
             self.tidied = (self.tidied + 1) % self.scopes.len();
             self.scopes[self.tidied].tidy(now);
         }
+        self.originals.tidy(now);
         self.tenants.sweep(share(self.tenants.slots()), now);
         self.tidy_at = (now < self.offered_at + TIDY_FOR).then_some(now + TIDY_EVERY);
     }
@@ -412,12 +423,12 @@ impl Gate {
     }
 
     fn request_mut(&mut self, id: RequestId) -> &mut Request {
-        self.requests.get_mut(&id).expect("looked up in this call")
+        &mut self.requests[id]
     }
 
     /// The request of an attempt that is still the current one.
     fn upstream(&mut self, attempt: AttemptId) -> Option<&mut Request> {
-        self.requests.get_mut(&attempt.request).filter(|request| {
+        self.requests.get_mut(attempt.request).filter(|request| {
             request.attempts == attempt.number && matches!(request.phase, Phase::Upstream { .. })
         })
     }

@@ -1,33 +1,39 @@
-//! Which requests are the same original, and how many originals had an attempt lately.
+//! Which requests are the same original, and what has happened to it.
 //!
 //! A repeat of an original that has not succeeded within [`MEMORY`] is the same original and spends
-//! its budget; after a success the same bytes are a new one. [`Originals::since`] counts originals
+//! its budget; after a success the same bytes are a new one. [`Attempted::since`] counts originals
 //! whose latest attempt lies in the window: an original that is tried nine times counts once.
 //!
-//! Arriving and forgetting cost two lookups each, whatever is remembered: originals lie in one
-//! vector, and each is looked at again [`MEMORY`] after it came or was last looked at, not at every
-//! sign of life. So one that has fallen silent is held for at most twice that time, but never *known*
-//! for longer than [`MEMORY`].
+//! One memory serves all scopes, so that it is one stretch of memory and no scope has an index of its
+//! own. Arriving costs one lookup, whatever is remembered; each original is looked at again [`MEMORY`]
+//! after it came or was last looked at, not at every sign of life. So one that has fallen silent is
+//! held for at most twice that time, but never *known* for longer than [`MEMORY`].
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::index::Index;
-use self::recent::Recent;
+use self::index::{Half, Index};
 use crate::signal::Mono;
 
-mod index;
+mod attempted;
+pub(super) mod index;
 mod recent;
+
+pub use attempted::Attempted;
 
 /// How long an original that has not succeeded is remembered after its last sign of life.
 pub const MEMORY: Duration = Duration::from_mins(2);
-/// Originals that are remembered at most, those that run apart; the oldest are forgotten first.
+/// Originals of all scopes that are remembered at most, those that run apart; the oldest are forgotten
+/// first.
 pub const ORIGINALS_MAX: usize = 1_000_000;
 /// Entries of one original's chain; later ones are counted but not kept.
 pub const CHAIN_MAX: usize = 24;
+/// Requests whose original can be found by their number; older ones are not found any more.
+const NUMBERS_MAX: usize = 4 * ORIGINALS_MAX;
 /// Originals that one arrival looks at to see whether they can be forgotten. Each is looked at twice
 /// at the most before it goes, so a backlog shrinks with every arrival.
 const LOOKS_PER_ARRIVAL: usize = 16;
@@ -37,6 +43,24 @@ const CHAIN_INLINE: usize = 2;
 
 /// The fingerprint of an original: of its idempotency key, or of caller, path and body.
 pub type Identity = u128;
+
+/// What an original is found by. The same fingerprint in another scope is another original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub scope: usize,
+    pub identity: Identity,
+}
+
+impl Key {
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
+    const fn half(self) -> Half {
+        Half::of((self.identity >> 64) as u64 ^ self.identity as u64 ^ (self.scope as u64) << 1)
+    }
+}
+
+/// Where an original lies; good for as long as a request for it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u32);
 
 /// One event in the life of an original, for the trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +84,8 @@ pub struct ChainEntry {
 /// What is known of one original.
 #[derive(Clone, Debug)]
 pub struct Original {
-    /// Its number in this instance.
+    key: Key,
+    /// Its number in this instance: that of the request that first asked for it.
     pub id: u64,
     /// When it was last heard of.
     pub touched: Mono,
@@ -78,15 +103,14 @@ pub struct Original {
     pub served: bool,
     last_slot: Option<u32>,
     last_span: Option<u64>,
-    /// Numbers of the requests that asked for it again, at most [`CHAIN_MAX`].
-    repeats: Vec<u64>,
     /// What happened, oldest first, at most [`CHAIN_MAX`] entries.
     pub chain: SmallVec<[ChainEntry; CHAIN_INLINE]>,
 }
 
 impl Original {
-    const fn new(id: u64, now: Mono) -> Self {
+    const fn new(key: Key, id: u64, now: Mono) -> Self {
         Self {
+            key,
             id,
             touched: now,
             running: 0,
@@ -97,9 +121,14 @@ impl Original {
             served: false,
             last_slot: None,
             last_span: None,
-            repeats: Vec::new(),
             chain: SmallVec::new_const(),
         }
+    }
+
+    /// Number of its scope.
+    #[must_use]
+    pub const fn scope(&self) -> usize {
+        self.key.scope
     }
 
     /// Adds to the chain while there is room.
@@ -108,118 +137,113 @@ impl Original {
             self.chain.push(entry);
         }
     }
+
+    fn is_known(&self, now: Mono) -> bool {
+        self.running > 0 || (!self.served && self.is_recent(now))
+    }
+
+    fn is_recent(&self, now: Mono) -> bool {
+        self.touched + MEMORY >= now
+    }
 }
 
-/// An original in its place.
-#[derive(Debug)]
-struct Entry {
-    identity: Identity,
-    original: Original,
-}
-
-/// The originals of one scope.
+/// The originals of all scopes.
 #[derive(Debug, Default)]
-pub struct Originals {
-    entries: Vec<Entry>,
+pub(super) struct Originals {
+    entries: Vec<Original>,
     free: Vec<u32>,
-    by_identity: Index<Identity>,
-    by_number: Index<u64>,
+    by_key: Index,
+    /// The place that each of the latest requests asked for, by its number, the first of which this is.
+    numbers: VecDeque<u32>,
+    first_number: u64,
     /// Every original once, with the time of the last look at it, earliest first.
     looked_at: VecDeque<(Mono, u32)>,
-    recent: Recent,
-    /// Number of the span that [`Originals::mark`] has begun, and the originals attempted in it.
-    span: u64,
-    in_span: u64,
 }
 
 impl Originals {
     /// The original that a request asks for; `true` when it is new. `id` is the request's number,
-    /// and becomes that of a new original.
+    /// and becomes that of a new original; numbers count up.
     ///
     /// # Panics
     /// Never: fewer than 2^32 originals are remembered.
-    pub fn arrive(&mut self, identity: Identity, id: u64, now: Mono) -> (&mut Original, bool) {
+    pub fn arrive(&mut self, key: Key, id: u64, now: Mono) -> (Place, bool) {
         if self.looked_at.len() > ORIGINALS_MAX {
             self.forget(LOOKS_PER_ARRIVAL, now);
         }
-        let Some(place) = self.by_identity.get(identity) else {
-            let place = self.place(Entry { identity, original: Original::new(id, now) });
-            self.by_identity.set(identity, place);
-            self.by_number.set(id, place);
-            self.looked_at.push_back((now, place));
-            return (&mut self.entries[place as usize].original, true);
-        };
-        let original = &mut self.entries[place as usize].original;
-        let known = original.running > 0 || (!original.served && original.touched + MEMORY >= now);
-        if !known {
-            let old = std::mem::replace(original, Original::new(id, now));
-            self.forget_numbers(&old);
-            self.by_number.set(id, place);
-        } else if original.repeats.len() < CHAIN_MAX {
-            original.repeats.push(id);
-            self.by_number.set(id, place);
+        let known = self.place_of(key);
+        let place = known.unwrap_or_else(|| self.insert(key, id, now));
+        self.number(id, place);
+        let original = &mut self.entries[place as usize];
+        let mut new = known.is_none();
+        if !new && !original.is_known(now) {
+            *original = Original::new(key, id, now);
+            new = true;
         }
-        let original = &mut self.entries[place as usize].original;
         original.touched = now;
-        (original, !known)
-    }
-
-    /// The original with this fingerprint, if it is remembered.
-    pub fn get_mut(&mut self, identity: Identity) -> Option<&mut Original> {
-        let place = self.by_identity.get(identity)?;
-        Some(&mut self.entries[place as usize].original)
+        (Place(place), new)
     }
 
     /// The original with this number, or the one that the request with this number asked for, if
     /// it is remembered.
     #[must_use]
     pub fn by_id(&self, id: u64) -> Option<&Original> {
-        let place = self.by_number.get(id)?;
-        Some(&self.entries[place as usize].original)
-    }
-
-    /// Counts an attempt. True when it is the first of its original.
-    pub fn attempted(&mut self, identity: Identity, now: Mono) -> bool {
-        let Some(place) = self.by_identity.get(identity) else {
-            self.recent.count(None, now);
-            return true;
-        };
-        let original = &mut self.entries[place as usize].original;
-        original.touched = now;
-        original.attempts = original.attempts.saturating_add(1);
-        original.last_slot = Some(self.recent.count(original.last_slot, now));
-        if original.last_span.replace(self.span) != Some(self.span) {
-            self.in_span += 1;
-        }
-        original.attempts == 1
-    }
-
-    /// Ends a span and begins the next: distinct originals with an attempt in the one that ended.
-    /// Exact, where [`Self::since`] rounds; for whoever alone cuts the time into spans.
-    pub fn mark(&mut self) -> u64 {
-        self.span += 1;
-        std::mem::take(&mut self.in_span)
-    }
-
-    /// Attempts, and distinct originals with at least one attempt, since `from`; exact to half a slot
-    /// of 50 ms, and for at most the last two minutes.
-    #[must_use]
-    pub fn since(&self, from: Mono) -> (u64, u64) {
-        self.recent.since(from)
+        let place = *self.numbers.get(usize::try_from(id.checked_sub(self.first_number)?).ok()?)?;
+        // What has been put into the place since then came after this request.
+        self.entries.get(place as usize).filter(|original| original.id <= id)
     }
 
     /// Forgets all that is due and gives its memory back. To be called now and then: arrivals forget
     /// only where there are too many.
     pub fn tidy(&mut self, now: Mono) {
         self.forget(self.looked_at.len(), now);
-        self.recent.drop_old(now);
-        self.recent.shrink();
-        self.by_identity.shrink();
-        self.by_number.shrink();
-        if self.looked_at.is_empty() {
-            // Places are numbers in `looked_at` and the indices, so they can go only when those are empty.
-            (self.entries, self.free, self.looked_at) = Default::default();
+        while let Some(place) = self.numbers.front()
+            && self.entries[*place as usize].id > self.first_number
+        {
+            self.forget_first_number();
         }
+        self.by_key.shrink();
+        if self.numbers.len() < self.numbers.capacity() / 4 {
+            self.numbers.shrink_to_fit();
+        }
+        if self.looked_at.is_empty() {
+            // Places are numbers elsewhere, so they can go only when those are gone.
+            (self.entries, self.free, self.looked_at) = Default::default();
+            (self.numbers, self.first_number) = Default::default();
+        }
+    }
+
+    fn place_of(&self, key: Key) -> Option<u32> {
+        self.by_key.get(key.half(), |place| self.entries[place as usize].key == key)
+    }
+
+    fn insert(&mut self, key: Key, id: u64, now: Mono) -> u32 {
+        let original = Original::new(key, id, now);
+        let place = if let Some(place) = self.free.pop() {
+            self.entries[place as usize] = original;
+            place
+        } else {
+            self.entries.push(original);
+            u32::try_from(self.entries.len() - 1).expect("fewer originals than 2^32")
+        };
+        self.by_key.insert(key.half(), place);
+        self.looked_at.push_back((now, place));
+        place
+    }
+
+    fn number(&mut self, id: u64, place: u32) {
+        if self.numbers.is_empty() {
+            self.first_number = id;
+        }
+        debug_assert_eq!(self.first_number + self.numbers.len() as u64, id, "numbers count up");
+        self.numbers.push_back(place);
+        if self.numbers.len() > NUMBERS_MAX {
+            self.forget_first_number();
+        }
+    }
+
+    fn forget_first_number(&mut self) {
+        self.numbers.pop_front();
+        self.first_number += 1;
     }
 
     fn forget(&mut self, looks: usize, now: Mono) {
@@ -227,33 +251,30 @@ impl Originals {
             let crowded = self.looked_at.len() > ORIGINALS_MAX;
             let due = |(at, _): &mut (Mono, u32)| crowded || *at + MEMORY < now;
             let Some((_, place)) = self.looked_at.pop_front_if(due) else { return };
-            let original = &self.entries[place as usize].original;
-            if original.running > 0 || (original.touched + MEMORY >= now && !crowded) {
+            let original = &mut self.entries[place as usize];
+            if original.running > 0 || (original.is_recent(now) && !crowded) {
                 self.looked_at.push_back((now, place));
                 continue;
             }
-            let Entry { identity, original } = &mut self.entries[place as usize];
-            self.by_identity.remove(*identity);
-            let gone = std::mem::replace(original, Original::new(0, now));
-            self.forget_numbers(&gone);
+            self.by_key.remove(original.key.half(), place);
+            // No request has this number: nothing is found in a place that is free.
+            *original = Original::new(original.key, u64::MAX, now);
             self.free.push(place);
         }
     }
+}
 
-    fn place(&mut self, entry: Entry) -> u32 {
-        if let Some(place) = self.free.pop() {
-            self.entries[place as usize] = entry;
-            return place;
-        }
-        self.entries.push(entry);
-        u32::try_from(self.entries.len() - 1).expect("fewer originals than 2^32")
+impl ops::Index<Place> for Originals {
+    type Output = Original;
+
+    fn index(&self, place: Place) -> &Original {
+        &self.entries[place.0 as usize]
     }
+}
 
-    fn forget_numbers(&mut self, original: &Original) {
-        self.by_number.remove(original.id);
-        for id in &original.repeats {
-            self.by_number.remove(*id);
-        }
+impl ops::IndexMut<Place> for Originals {
+    fn index_mut(&mut self, place: Place) -> &mut Original {
+        &mut self.entries[place.0 as usize]
     }
 }
 

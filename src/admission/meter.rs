@@ -82,6 +82,11 @@ impl Metered {
         self.limit = limit;
     }
 
+    /// Something of each part, only to have looked at it.
+    pub(super) const fn touched(&self) -> impl Copy + use<> {
+        (self.pace.is_some(), self.view.is_some(), self.reserved, self.quota, self.limit.amount)
+    }
+
     /// The limit.
     #[must_use]
     pub const fn limit(&self) -> &Limit {

@@ -44,7 +44,7 @@ pub use counters::{
 };
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
-pub use identity::{ChainEntry, Identity, Original, Originals};
+pub use identity::{Attempted, ChainEntry, Identity, Original};
 pub use keeping::Keeping;
 pub use limit::{Limit, Semantics};
 pub use meter::Metered;

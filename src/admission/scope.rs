@@ -8,6 +8,7 @@ mod lanes;
 mod ramping;
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::concurrency::Limiter;
 use super::config::{Policy, ScopeConfig};
 use super::counters::Counters;
 use super::estimate::Estimator;
-use super::identity::Originals;
+use super::identity::Attempted;
 use super::keeping::Keeping;
 use super::meter::Metered;
 use super::queue::{Order, Policy as QueuePolicy, Queue, TenantId, Ticket};
@@ -96,7 +97,7 @@ pub struct Scope {
     /// When the keeper last heard of this instance.
     pub(super) reported_at: Mono,
     pub(super) retry_budget: RetryBudget,
-    pub(super) originals: Originals,
+    pub(super) attempted: Attempted,
     pub(super) counters: Counters,
     pub(super) readings: BTreeMap<Meter, DatedReading>,
     pub(super) said: Said,
@@ -140,7 +141,7 @@ impl Scope {
             keeping: None,
             reported_at: now,
             retry_budget: RetryBudget::default(),
-            originals: Originals::default(),
+            attempted: Attempted::default(),
             counters: Counters::default(),
             readings: BTreeMap::new(),
             said: Said::default(),
@@ -180,10 +181,29 @@ impl Scope {
         }
     }
 
+    /// Looks at what a decision will need, and uses none of it.
+    ///
+    /// With thousands of scopes all of it is far from the processor. A decision comes from one part to
+    /// the next and would wait for each; looks that do not depend on each other wait together.
+    pub(super) fn touch(&self) {
+        let Self { config, budget, queue, breaker, permits, adaptive, .. } = self;
+        for meter in budget.meters() {
+            black_box(meter.touched());
+        }
+        black_box((
+            (config.tpm.is_some(), config.policy.faults_in_row, config.rpm.is_some()),
+            (self.in_flight, self.woken_at, self.wake.is_some(), self.keeping.is_some()),
+            (self.batch.is_some(), self.tenants.is_empty(), queue.is_empty(), self.provider),
+            (breaker.reason(), breaker.is_closed(), permits.limit(), adaptive.factor()),
+            (self.retry_budget.used(), self.estimator.error(), self.ramping.is_some()),
+            self.counters.touched(),
+        ));
+    }
+
     /// Gives memory up that is not needed any more.
     pub(super) fn tidy(&mut self, now: Mono) {
         self.budget.tidy(now);
-        self.originals.tidy(now);
+        self.attempted.tidy(now);
         // A full bucket says no more than a new one.
         self.tenants.retain(|_, bucket| bucket.headroom(now) < 1.0);
     }
@@ -317,10 +337,10 @@ impl Scope {
         self.retry_budget.used()
     }
 
-    /// The originals.
+    /// What was attempted of late.
     #[must_use]
-    pub const fn originals(&self) -> &Originals {
-        &self.originals
+    pub const fn attempted(&self) -> &Attempted {
+        &self.attempted
     }
 }
 

@@ -1,12 +1,14 @@
 //! Gives the tenants that are about small numbers, and forgets those that have been idle.
 //!
-//! Names stand in tables once, at one address; everything else of the gate knows a tenant by its number. A table of
-//! hashes finds the number; nothing goes through it in its order.
+//! Everything else of the gate knows a tenant by its number. A table of hashes finds the number; nothing
+//! goes through it in its order. Names of up to 24 bytes lie in the slots themselves, so that finding one
+//! looks at one place less.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::Arc;
+use std::hash::BuildHasher as _;
 use std::time::Duration;
 
+use compact_str::CompactString;
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use super::queue::TenantId;
@@ -21,9 +23,11 @@ const OTHER: &str = "other";
 
 #[derive(Debug)]
 struct Slot {
-    name: Arc<str>,
+    name: CompactString,
     /// Requests of it that are open.
     open: u32,
+    /// Somebody counts it by its number, for good.
+    kept: bool,
     seen: Mono,
 }
 
@@ -31,24 +35,34 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
     by_name: HashTable<u32>,
-    hasher: BuildHasherDefault<DefaultHasher>,
+    /// Seeded anew in every process, so that callers cannot choose names that collide.
+    hasher: RandomState,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     hand: usize,
 }
 
 impl Tenants {
-    /// The number and the one copy of the name of a tenant that sends a request now. Give it back
-    /// with [`Self::leave`].
-    pub fn enter(&mut self, name: &Arc<str>, now: Mono) -> (TenantId, Arc<str>) {
+    /// The number of a tenant that sends a request now. Give it back with [`Self::leave`].
+    pub fn enter(&mut self, name: &str, now: Mono) -> TenantId {
         let slots = &self.slots;
-        let hash = self.hasher.hash_one(&**name);
+        let hash = self.hasher.hash_one(name);
         let found = self.by_name.find(hash, |number| named(slots, *number, name)).copied();
         let number = found.unwrap_or_else(|| self.insert(name, hash, now));
         let slot = self.slots[number as usize].as_mut().expect("a number of the table is taken");
         slot.open += 1;
         slot.seen = now;
-        (TenantId(number), Arc::clone(&slot.name))
+        TenantId(number)
+    }
+
+    /// The name of a tenant that is about. It keeps its number from now on.
+    ///
+    /// # Panics
+    /// When there is no such tenant.
+    pub fn keep(&mut self, TenantId(number): TenantId) -> &str {
+        let slot = self.slots[number as usize].as_mut().expect("the tenant is about");
+        slot.kept = true;
+        &slot.name
     }
 
     /// A request of this tenant has ended.
@@ -71,17 +85,15 @@ impl Tenants {
         }
     }
 
-    fn insert(&mut self, name: &Arc<str>, hash: u64, now: Mono) -> u32 {
+    fn insert(&mut self, name: &str, hash: u64, now: Mono) -> u32 {
         let full = self.free.is_empty() && self.slots.len() >= TENANTS_MAX;
-        if full && &**name != OTHER {
-            let other: Arc<str> = Arc::from(OTHER);
+        if full && name != OTHER {
             let hash = self.hasher.hash_one(OTHER);
             let slots = &self.slots;
             let found = self.by_name.find(hash, |number| named(slots, *number, OTHER)).copied();
-            return found.unwrap_or_else(|| self.insert(&other, hash, now));
+            return found.unwrap_or_else(|| self.insert(OTHER, hash, now));
         }
-        // Of its own, whoever else holds one of the same words.
-        let slot = Some(Slot { name: Arc::from(&**name), open: 0, seen: now });
+        let slot = Some(Slot { name: name.into(), open: 0, kept: false, seen: now });
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("bounded by TENANTS_MAX")
@@ -100,12 +112,8 @@ impl Tenants {
     fn sweep_one(&mut self, now: Mono) {
         self.hand = (self.hand + 1) % self.slots.len();
         let number = self.hand;
-        // A name that is counted by somebody keeps its one address.
-        let idle = self.slots[number].take_if(|slot| {
-            slot.open == 0
-                && now.saturating_since(slot.seen) > IDLE
-                && Arc::strong_count(&slot.name) == 1
-        });
+        let idle = self.slots[number]
+            .take_if(|slot| slot.open == 0 && !slot.kept && now.saturating_since(slot.seen) > IDLE);
         let Some(slot) = idle else { return };
         let number = u32::try_from(number).expect("bounded by TENANTS_MAX");
         let hash = self.hasher.hash_one(&*slot.name);
@@ -117,38 +125,38 @@ impl Tenants {
 }
 
 fn named(slots: &[Option<Slot>], number: u32, name: &str) -> bool {
-    slots[number as usize].as_ref().is_some_and(|slot| &*slot.name == name)
+    slots[number as usize].as_ref().is_some_and(|slot| slot.name == name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    fn name(text: &str) -> Arc<str> {
-        Arc::from(text)
-    }
 
     #[test]
     fn a_tenant_keeps_its_number_while_it_is_about() {
         let mut tenants = Tenants::default();
-        let (a, canonical) = tenants.enter(&name("a"), Mono::START);
-        let (b, _) = tenants.enter(&name("b"), Mono::START);
+        let a = tenants.enter("a", Mono::START);
+        let long = "a name that is longer than twenty-four bytes";
+        let b = tenants.enter(long, Mono::START);
         assert_ne!(a, b);
-        let (again, same) = tenants.enter(&name("a"), Mono::START + IDLE * 3);
-        assert_eq!(again, a);
-        assert!(Arc::ptr_eq(&canonical, &same));
+        assert_eq!(tenants.enter("a", Mono::START + IDLE * 3), a);
+        assert_eq!(tenants.keep(b), long);
     }
 
     #[test]
-    fn the_idle_are_forgotten_and_the_open_are_not() {
+    fn the_idle_are_forgotten_and_the_open_and_the_kept_are_not() {
         let mut tenants = Tenants::default();
         for n in 0..100 {
-            let (id, _) = tenants.enter(&name(&format!("idle-{n}")), Mono::START);
+            let id = tenants.enter(&format!("idle-{n}"), Mono::START);
             tenants.leave(id, Mono::START);
         }
-        let (open, _) = tenants.enter(&name("open"), Mono::START);
+        let open = tenants.enter("open", Mono::START);
+        let kept = tenants.enter("kept", Mono::START);
+        tenants.keep(kept);
+        tenants.leave(kept, Mono::START);
         let later = Mono::START + IDLE + Duration::from_secs(1);
         tenants.sweep(tenants.slots(), later);
-        assert_eq!(tenants.slots.len() - tenants.free.len(), 1);
-        assert_eq!(tenants.enter(&name("open"), later).0, open);
+        assert_eq!(tenants.slots.len() - tenants.free.len(), 2);
+        assert_eq!([tenants.enter("open", later), tenants.enter("kept", later)], [open, kept]);
     }
 }

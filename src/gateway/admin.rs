@@ -316,8 +316,8 @@ async fn original(
 }
 
 fn trace(gate: &Gate, id: u64, now: Mono) -> Option<serde_json::Value> {
-    let (scope, original) =
-        gate.scopes().iter().find_map(|scope| Some((scope, scope.originals().by_id(id)?)))?;
+    let original = gate.original(id)?;
+    let scope = gate.scopes().get(original.scope())?;
     let ago = |at: Mono| now.saturating_since(at).as_secs_f64();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     let entry = |entry: &ChainEntry| {

@@ -193,7 +193,7 @@ fn recent(page: &mut Page, scopes: &[Scope], now: Mono) {
         for scope in scopes {
             for window in RECENT_WINDOWS_S {
                 let (attempts, originals) =
-                    scope.originals().since(now - Duration::from_secs(window));
+                    scope.attempted().since(now - Duration::from_secs(window));
                 let labels = [("scope", &**scope.name()), ("window", &*window.to_string())];
                 page.count(name, &labels, if place == 0 { attempts } else { originals });
             }

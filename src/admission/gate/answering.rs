@@ -30,18 +30,17 @@ impl Gate {
         }
         (*sent, *started) = (true, now);
         request.reached += 1;
-        let (identity, place, own_retry) = (request.identity, request.scope, request.attempts > 1);
+        let (original, place, own_retry) = (request.original, request.scope, request.attempts > 1);
         let scope = &mut self.scopes[place];
-        if scope.originals.attempted(identity, now) {
+        let original = &mut self.originals[original];
+        if scope.attempted.count(original, now) {
             scope.counters.attempts_first += 1;
             scope.counters.originals_attempted += 1;
         } else {
             scope.counters.attempts_retry += 1;
         }
         scope.counters.gate_retries += u64::from(own_retry);
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(chain("attempt", now));
-        }
+        original.log(chain("attempt", now));
     }
 
     /// The head of an answer has arrived. A success is delivered; report its end with
@@ -52,25 +51,24 @@ impl Gate {
         let Some(request) = self.upstream(attempt) else { return };
         let Phase::Upstream { started, held, .. } = request.phase else { return };
         let place = request.scope;
-        let (identity, enforced) = (request.identity, request.enforced);
+        let (original, enforced) = (request.original, request.enforced);
         let tries = request.attempts;
         let scope = &mut self.scopes[place];
         let ending = Ending::Status(head.status);
         *scope.counters.results.entry((head.class, ending)).or_default() += 1;
         learn_meters(scope, &head.meters, now);
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(ChainEntry {
-                status: Some(head.status),
-                code: head.code.clone().map(Cow::Owned),
-                hint: head.hint,
-                ..chain("answer", now)
-            });
-        }
+        let original = &mut self.originals[original];
+        original.log(ChainEntry {
+            status: Some(head.status),
+            code: head.code.clone().map(Cow::Owned),
+            hint: head.hint,
+            ..chain("answer", now)
+        });
+        let again = original.attempts > 1;
         let outcome = outcome_of(head, tries, uniform);
         self.heard(place, &outcome, enforced, started, now);
         if head.class == Class::Success {
             let scope = &mut self.scopes[place];
-            let again = scope.originals.get_mut(identity).is_some_and(|o| o.attempts > 1);
             scope.counters.retry_successes += u64::from(again || tries > 1);
             self.request_mut(attempt.request).phase = Phase::Streaming { started, held };
             // What it cost follows at its end; until then what was granted stands.
@@ -130,29 +128,25 @@ impl Gate {
     /// A delivered success has been read to its end. `used` is what its `usage` says.
     pub fn handle_end(&mut self, request: RequestId, used: Option<Demand>, now: Mono) {
         let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
+        let Some(known) = self.requests.get(request) else { return };
         let place = known.scope;
         match known.phase {
             Phase::Streaming { held, .. } => {
-                let identity = known.identity;
                 let scope = &mut self.scopes[place];
                 if let Some(used) = used {
                     scope.estimator.learn(&known.terms.guess, &used);
                     scope.counters.tokens_actual += used.tokens();
-                    scope.counters.tenant(&known.tenant_name).tokens += used.tokens();
+                    scope.counters.tenant(known.tenant, &mut self.tenants).tokens += used.tokens();
                 }
                 let charged = used
                     .map(|used| scope.estimator.charge(&known.terms.guess, &used))
                     .or(estimated(held));
                 *scope.counters.completed.entry(Completion::Success).or_default() += 1;
-                if let Some(original) = scope.originals.get_mut(identity) {
-                    if !original.served {
-                        scope.counters.originals_served += 1;
-                    }
-                    original.served = true;
-                    let tokens = used.map(|used| used.tokens());
-                    original.log(ChainEntry { tokens, ..chain("served", now) });
-                }
+                let original = &mut self.originals[known.original];
+                let was_served = std::mem::replace(&mut original.served, true);
+                scope.counters.originals_served += u64::from(!was_served);
+                let tokens = used.map(|used| used.tokens());
+                original.log(ChainEntry { tokens, ..chain("served", now) });
                 self.end_attempt(request, charged, Outcome::Neither, &[], now);
                 self.finish(request, Finish::Served, now);
                 self.pump(place, now);
@@ -165,8 +159,8 @@ impl Gate {
     /// A delivered success broke off at the provider's side.
     pub fn handle_broken(&mut self, request: RequestId, now: Mono) {
         let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
-        let (place, identity, enforced) = (known.scope, known.identity, known.enforced);
+        let Some(known) = self.requests.get(request) else { return };
+        let (place, original, enforced) = (known.scope, known.original, known.enforced);
         let Phase::Streaming { started, held } = known.phase else {
             return self.handle_end(request, None, now);
         };
@@ -174,9 +168,7 @@ impl Gate {
         self.heard(place, &outcome, enforced, started, now);
         let scope = &mut self.scopes[place];
         *scope.counters.completed.entry(Completion::Error).or_default() += 1;
-        if let Some(original) = scope.originals.get_mut(identity) {
-            original.log(chain("broken", now));
-        }
+        self.originals[original].log(chain("broken", now));
         // What it cost is not known; the estimate stands.
         self.end_attempt(request, estimated(held), outcome, &[], now);
         self.finish(request, Finish::Refused, now);
@@ -186,7 +178,7 @@ impl Gate {
     /// The caller has gone. Everything that the request held is free again.
     pub fn handle_cancel(&mut self, request: RequestId, now: Mono) {
         let now = self.clamp(now);
-        let Some(known) = self.requests.get(&request) else { return };
+        let Some(known) = self.requests.get(request) else { return };
         let (place, phase, enforced) = (known.scope, known.phase, known.enforced);
         let stage = match phase {
             Phase::Answered => return self.finish(request, Finish::Refused, now),

@@ -81,7 +81,7 @@ impl Gate {
         if let Some(keeping) = self.scopes.get_mut(scope.0).and_then(|one| one.keeping.as_mut()) {
             keeping.back();
         }
-        let waits = self.requests.get(&id).is_some_and(|request| {
+        let waits = self.requests.get(id).is_some_and(|request| {
             matches!(request.phase, Phase::Claiming) && request.attempts + 1 == attempt.number
         });
         let (verdict, mirror) = answer.unzip();
@@ -95,7 +95,7 @@ impl Gate {
                 }
             }
             Some(Verdict::Wait { at_least, why }) if waits => {
-                let lane = self.requests[&id].terms.lane;
+                let lane = self.requests[id].terms.lane;
                 if let Some(keeping) = &mut self.scopes[scope.0].keeping {
                     keeping.wait(lane, at_least, why, now);
                 }
@@ -116,7 +116,7 @@ impl Gate {
         now: Mono,
     ) -> bool {
         let ticket = self.ticket_of(id, now);
-        let place = self.requests[&id].scope;
+        let place = self.requests[id].scope;
         if self.draining || ticket.deadline <= now {
             self.wait_on(id, now);
             return false;
@@ -248,7 +248,7 @@ impl Gate {
 
     /// The ticket with which a request waits again: its place, and the time that is left.
     pub(super) fn ticket_of(&self, id: RequestId, now: Mono) -> Ticket {
-        let request = &self.requests[&id];
+        let request = &self.requests[id];
         let scope = &self.scopes[request.scope];
         Ticket {
             request: id,

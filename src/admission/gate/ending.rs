@@ -46,7 +46,7 @@ impl Gate {
     }
 
     pub(super) fn deliver(&mut self, id: RequestId, forbid_retry: bool) {
-        let request = &self.requests[&id];
+        let request = &self.requests[id];
         self.effects.push_back(Effect::Deliver {
             request: id,
             forbid_retry,
@@ -59,7 +59,7 @@ impl Gate {
         let scope = &mut self.scopes[place];
         scope.queue.remove(id);
         *scope.counters.expired.entry(Stage::Queue).or_default() += 1;
-        if self.requests[&id].terms.deferrable {
+        if self.requests[id].terms.deferrable {
             return self.defer(id, Duration::ZERO, now);
         }
         let forbid = self.settings.retry_owner == RetryOwner::Gateway;
@@ -67,51 +67,45 @@ impl Gate {
     }
 
     pub(super) fn refuse(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
-        let request = &self.requests[&id];
+        let request = &self.requests[id];
         if request.terms.deferrable && refusal.reason.passes() {
             return self.defer(id, refusal.retry_after.unwrap_or_default(), now);
         }
         let counters = &mut self.scopes[request.scope].counters;
         *counters.shed.entry((request.terms.lane, refusal.reason)).or_default() += 1;
-        counters.tenant(&request.tenant_name).refused += 1;
+        counters.tenant(request.tenant, &mut self.tenants).refused += 1;
         self.answer_refusal(id, refusal, now);
     }
 
     /// Puts a request off that cannot be answered in time and may be answered later.
     pub(super) fn defer(&mut self, id: RequestId, not_before: Duration, now: Mono) {
-        let request = &self.requests[&id];
+        let request = &self.requests[id];
         let scope = &mut self.scopes[request.scope];
         scope.counters.deferred[request.terms.lane] += 1;
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.log(chain("deferred", now));
-        }
+        self.originals[request.original].log(chain("deferred", now));
         self.effects.push_back(Effect::Defer { request: id, not_before });
         self.finish(id, Finish::Deferred, now);
     }
 
     pub(super) fn answer_refusal(&mut self, id: RequestId, refusal: Refusal, now: Mono) {
-        let request = &self.requests[&id];
-        let scope = &mut self.scopes[request.scope];
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.log(ChainEntry {
-                status: Some(refusal.reason.status()),
-                code: Some(Cow::Borrowed(refusal.reason.code())),
-                hint: refusal.retry_after,
-                ..chain("refused", now)
-            });
-        }
+        let request = &self.requests[id];
+        self.originals[request.original].log(ChainEntry {
+            status: Some(refusal.reason.status()),
+            code: Some(Cow::Borrowed(refusal.reason.code())),
+            hint: refusal.retry_after,
+            ..chain("refused", now)
+        });
         self.effects.push_back(Effect::Refuse { request: id, refusal });
         self.finish(id, Finish::Refused, now);
     }
 
     pub(super) fn finish(&mut self, id: RequestId, how: Finish, now: Mono) {
-        let Some(request) = self.requests.remove(&id) else { return };
+        let Some(request) = self.requests.remove(id) else { return };
         self.tenants.leave(request.tenant, now);
         let scope = &mut self.scopes[request.scope];
-        if let Some(original) = scope.originals.get_mut(request.identity) {
-            original.running = original.running.saturating_sub(1);
-            original.touched = now;
-        }
+        let original = &mut self.originals[request.original];
+        original.running = original.running.saturating_sub(1);
+        original.touched = now;
         let took = now.saturating_since(request.arrived);
         if how != Finish::Gone {
             scope.counters.offered_latency.observe(took);

@@ -22,7 +22,7 @@ impl Gate {
         hint: Option<Duration>,
         now: Mono,
     ) {
-        let place = self.requests[&id].scope;
+        let place = self.requests[id].scope;
         match self.next_try(id, class, fate, hint, now) {
             NextTry::Retry { wait } => self.back_off(id, wait, now),
             NextTry::Defer { after, why } => {
@@ -37,7 +37,7 @@ impl Gate {
                 };
                 let counters = &mut self.scopes[place].counters;
                 *counters.completed.entry(outcome).or_default() += 1;
-                let enforced = self.requests[&id].enforced;
+                let enforced = self.requests[id].enforced;
                 let owner = self.settings.retry_owner == RetryOwner::Gateway;
                 self.deliver(id, enforced && owner);
             }
@@ -56,12 +56,10 @@ impl Gate {
     ) -> NextTry {
         let uniform = self.random.random::<f64>();
         let settings = &self.settings;
-        let request = &self.requests[&id];
+        let request = &self.requests[id];
         let scope = &mut self.scopes[request.scope];
-        let (attempts, waited) = scope
-            .originals
-            .get_mut(request.identity)
-            .map_or((request.reached, Duration::ZERO), |o| (o.attempts, o.waited));
+        let original = &self.originals[request.original];
+        let (attempts, waited) = (original.attempts, original.waited);
         let allowance = scope.retry_allowance(settings);
         let cost = scope.cost(&scope.estimator.reserve(&request.terms.guess));
         let start_by = scope.start_by(request.terms.deadline, request.waited(now), settings, now);
@@ -95,11 +93,10 @@ impl Gate {
         let until = now + wait;
         let request = self.request_mut(id);
         request.phase = Phase::Backoff { until };
-        let (place, identity) = (request.scope, request.identity);
-        if let Some(original) = self.scopes[place].originals.get_mut(identity) {
-            original.waited += wait;
-            original.log(ChainEntry { wait, ..chain("backoff", now) });
-        }
+        let original = request.original;
+        let original = &mut self.originals[original];
+        original.waited += wait;
+        original.log(ChainEntry { wait, ..chain("backoff", now) });
         self.backoffs.insert((until, id));
     }
 
@@ -109,7 +106,7 @@ impl Gate {
 
     /// A backoff is over: back to the head of its line, with the time that is left.
     pub(super) fn requeue(&mut self, id: RequestId, now: Mono) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(request) = self.requests.get_mut(id) else { return };
         request.queued_since = now;
         let place = request.scope;
         self.back_to_queue(id, now);

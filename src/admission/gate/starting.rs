@@ -16,7 +16,7 @@ impl Gate {
             }
             let scope = &self.scopes[place];
             let Some(head) = scope.queue.head() else { break None };
-            let demand = scope.estimator.reserve(&self.requests[&head.request].terms.guess);
+            let demand = scope.estimator.reserve(&self.requests[head.request].terms.guess);
             let (next, demand) = match scope.may_start(&head, &demand, &self.settings, now) {
                 Ok(()) => (head, demand),
                 Err(wake) => match self.instead_of(&head, place, now) {
@@ -67,7 +67,7 @@ impl Gate {
     ) -> Option<Result<(Ticket, Demand), Option<Mono>>> {
         let scope = &self.scopes[place];
         let other = scope.queue.head_of(Lane::Interactive).filter(|_| head.lane == Lane::Batch)?;
-        let demand = scope.estimator.reserve(&self.requests[&other.request].terms.guess);
+        let demand = scope.estimator.reserve(&self.requests[other.request].terms.guess);
         let may = scope.may_start(&other, &demand, &self.settings, now);
         Some(may.map(|()| (other, demand)))
     }
@@ -105,7 +105,7 @@ impl Gate {
 
     /// Lets a request go upstream.
     pub(super) fn start(&mut self, id: RequestId, held: Option<Held>, now: Mono) {
-        let request = self.requests.get_mut(&id).expect("only known requests are started");
+        let request = self.requests.get_mut(id).expect("only known requests are started");
         request.attempts += 1;
         let newly_admitted = !std::mem::replace(&mut request.admitted, true);
         request.phase = Phase::Upstream { started: now, held, sent: false };
@@ -119,9 +119,8 @@ impl Gate {
         scope.counters.tokens_estimated += request.terms.guess.tokens();
         if newly_admitted {
             scope.counters.admitted[request.terms.lane] += 1;
-            if let Some(original) = scope.originals.get_mut(request.identity)
-                && !std::mem::replace(&mut original.admitted, true)
-            {
+            let original = &mut self.originals[request.original];
+            if !std::mem::replace(&mut original.admitted, true) {
                 scope.retry_budget.admitted(now);
             }
         }

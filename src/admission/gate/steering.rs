@@ -39,7 +39,7 @@ impl Gate {
             let settings = &self.settings;
             let mut queue = std::mem::take(&mut scope.queue);
             queue.redate(|id, arrived| {
-                let request = requests.get(&id);
+                let request = requests.get(id);
                 let deadline = request.and_then(|request| request.terms.deadline);
                 let waited = request.map_or(now.saturating_since(arrived), |one| one.waited(now));
                 scope.start_by(deadline, waited, settings, now)

@@ -1,67 +1,58 @@
-//! Finds the place of an original by its fingerprint or number. A lookup and no more: it cannot be
-//! walked through, so its order decides nothing.
+//! Finds a place by what lies in it. A lookup and no more: it cannot be walked through, so its order
+//! decides nothing.
+//!
+//! Only half a hash and the place are kept here, eight bytes, so that the whole index stays near the
+//! processor; whoever asks compares the key with what lies in the place.
 
 use hashbrown::HashTable;
-
-use super::Identity;
 
 /// 2^64 over the golden ratio, odd: multiplying spreads keys that count up over all upper bits and
 /// keeps their lower bits distinct (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What an original is found by.
-pub(super) trait Key: Copy + Eq {
-    /// The same in every run. Fingerprints are digests already, so nothing needs to be keyed.
-    fn hash(self) -> u64;
-}
+/// Half a hash, the same in every run: what is hashed are digests and running numbers already, so
+/// nothing needs to be keyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::admission) struct Half(u32);
 
-impl Key for u64 {
-    fn hash(self) -> u64 {
-        self.wrapping_mul(SPREAD)
+impl Half {
+    pub(in crate::admission) const fn of(word: u64) -> Self {
+        Self((word.wrapping_mul(SPREAD) >> 32) as u32)
     }
-}
 
-impl Key for Identity {
-    #[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
-    fn hash(self) -> u64 {
-        ((self >> 64) as u64 ^ self as u64).wrapping_mul(SPREAD)
+    const fn whole(self) -> u64 {
+        (self.0 as u64).wrapping_mul(SPREAD)
     }
 }
 
 /// Places by key.
-#[derive(Debug)]
-pub(super) struct Index<K> {
-    places: HashTable<(K, u32)>,
+#[derive(Debug, Default)]
+pub(in crate::admission) struct Index {
+    places: HashTable<(Half, u32)>,
 }
 
-impl<K> Default for Index<K> {
-    fn default() -> Self {
-        Self { places: HashTable::new() }
-    }
-}
-
-impl<K: Key> Index<K> {
-    pub(super) fn get(&self, key: K) -> Option<u32> {
-        self.places.find(key.hash(), |(other, _)| *other == key).map(|(_, place)| *place)
+impl Index {
+    /// The place whose content is the key's, of those with its hash.
+    pub(in crate::admission) fn get(&self, half: Half, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let found = self.places.find(half.whole(), |(other, at)| *other == half && is(*at));
+        found.map(|(_, place)| *place)
     }
 
-    /// Sets the place of a key.
-    pub(super) fn set(&mut self, key: K, place: u32) {
-        self.places
-            .entry(key.hash(), |(other, _)| *other == key, |(other, _)| other.hash())
-            .insert((key, place));
+    /// Adds a key that is not there yet.
+    pub(in crate::admission) fn insert(&mut self, half: Half, place: u32) {
+        self.places.insert_unique(half.whole(), (half, place), |(other, _)| other.whole());
     }
 
-    pub(super) fn remove(&mut self, key: K) {
-        if let Ok(found) = self.places.find_entry(key.hash(), |(other, _)| *other == key) {
+    pub(in crate::admission) fn remove(&mut self, half: Half, place: u32) {
+        if let Ok(found) = self.places.find_entry(half.whole(), |(_, other)| *other == place) {
             found.remove();
         }
     }
 
     /// Gives back memory that is not needed any more.
-    pub(super) fn shrink(&mut self) {
+    pub(in crate::admission) fn shrink(&mut self) {
         if self.places.len() < self.places.capacity() / 4 {
-            self.places.shrink_to(self.places.len(), |(key, _)| key.hash());
+            self.places.shrink_to(self.places.len(), |(half, _)| half.whole());
         }
     }
 

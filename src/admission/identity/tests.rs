@@ -10,105 +10,155 @@ fn at(seconds: f64) -> Mono {
     Mono::from_secs_f64(seconds)
 }
 
+fn key(identity: Identity) -> Key {
+    Key { scope: 0, identity }
+}
+
+/// Originals of one scope, asked for by requests whose numbers count up.
+#[derive(Default)]
+struct Bench {
+    originals: Originals,
+    attempted: Attempted,
+    requests: u64,
+}
+
+impl Bench {
+    /// A request for an original: its number, the original, and whether that is new.
+    fn arrive(&mut self, identity: Identity, now: Mono) -> (u64, &mut Original, bool) {
+        self.requests += 1;
+        let (place, new) = self.originals.arrive(key(identity), self.requests, now);
+        (self.requests, &mut self.originals[place], new)
+    }
+
+    fn is_new(&mut self, identity: Identity, now: Mono) -> bool {
+        self.arrive(identity, now).2
+    }
+
+    fn get(&mut self, identity: Identity) -> Option<&mut Original> {
+        let place = self.originals.place_of(key(identity))?;
+        Some(&mut self.originals[Place(place)])
+    }
+
+    fn attempt(&mut self, identity: Identity, now: Mono) -> bool {
+        let place = self.originals.place_of(key(identity)).expect("it has arrived");
+        self.attempted.count(&mut self.originals[Place(place)], now)
+    }
+}
+
 #[test]
 fn a_repeat_before_success_is_the_same_original_and_after_it_a_new_one() {
-    let mut originals = Originals::default();
-    assert!(originals.arrive(7, 1, at(0.0)).1);
-    assert!(!originals.arrive(7, 2, at(119.0)).1);
-    originals.get_mut(7).expect("known").served = true;
-    assert_eq!(originals.by_id(2).map(|original| original.id), Some(1), "the repeat's number");
-    let (original, new) = originals.arrive(7, 3, at(119.5));
+    let mut bench = Bench::default();
+    assert!(bench.is_new(7, at(0.0)));
+    assert!(!bench.is_new(7, at(119.0)));
+    bench.get(7).expect("known").served = true;
+    assert_eq!(
+        bench.originals.by_id(2).map(|original| original.id),
+        Some(1),
+        "the repeat's number"
+    );
+    let (id, original, new) = bench.arrive(7, at(119.5));
     assert!(new);
-    assert_eq!(original.id, 3);
-    for id in [1, 2] {
-        assert!(originals.by_id(id).is_none(), "the served one is replaced");
+    assert_eq!((id, original.id), (3, 3));
+    for id in [0, 1, 2, 4] {
+        assert!(bench.originals.by_id(id).is_none(), "the served one is replaced");
     }
+}
+
+#[test]
+fn the_same_fingerprint_in_another_scope_is_another_original() {
+    let mut originals = Originals::default();
+    assert!(originals.arrive(key(7), 1, at(0.0)).1);
+    let elsewhere = Key { scope: 1, identity: 7 };
+    assert!(originals.arrive(elsewhere, 2, at(0.0)).1);
+    assert_eq!(originals.by_id(2).map(Original::scope), Some(1));
 }
 
 #[test]
 fn memory_ends_exactly_after_two_minutes_of_silence() {
-    let mut originals = Originals::default();
-    originals.arrive(7, 1, at(0.0));
-    assert!(!originals.arrive(7, 2, at(120.0)).1);
-    assert!(originals.arrive(7, 3, at(240.001)).1);
+    let mut bench = Bench::default();
+    bench.arrive(7, at(0.0));
+    assert!(!bench.is_new(7, at(120.0)));
+    assert!(bench.is_new(7, at(240.001)));
 }
 
 #[test]
 fn nine_tries_of_one_original_count_once_in_a_window() {
-    let mut originals = Originals::default();
-    originals.arrive(1, 1, at(0.0));
-    originals.arrive(2, 2, at(0.0));
-    assert!(originals.attempted(1, at(0.0)));
+    let mut bench = Bench::default();
+    bench.arrive(1, at(0.0));
+    bench.arrive(2, at(0.0));
+    assert!(bench.attempt(1, at(0.0)));
     for n in 1..9 {
-        assert!(!originals.attempted(1, at(f64::from(n))));
+        assert!(!bench.attempt(1, at(f64::from(n))));
     }
-    originals.attempted(2, at(8.5));
-    assert_eq!(originals.since(at(0.0)), (10, 2));
-    assert_eq!(originals.since(at(8.0)), (2, 2));
-    assert_eq!(originals.since(at(8.4)), (1, 1));
-    assert_eq!(originals.since(at(9.0)), (0, 0));
+    bench.attempt(2, at(8.5));
+    let attempted = &bench.attempted;
+    assert_eq!(attempted.since(at(0.0)), (10, 2));
+    assert_eq!(attempted.since(at(8.0)), (2, 2));
+    assert_eq!(attempted.since(at(8.4)), (1, 1));
+    assert_eq!(attempted.since(at(9.0)), (0, 0));
 }
 
 #[test]
 fn running_originals_are_never_forgotten() {
-    let mut originals = Originals::default();
-    originals.arrive(1, 1, at(0.0)).0.running = 1;
-    originals.arrive(2, 2, at(500.0));
-    assert!(!originals.arrive(1, 3, at(500.0)).1);
+    let mut bench = Bench::default();
+    bench.arrive(1, at(0.0)).1.running = 1;
+    bench.arrive(2, at(500.0));
+    assert!(!bench.is_new(1, at(500.0)));
 }
 
 #[test]
 fn one_that_ran_for_longer_than_the_memory_is_forgotten_like_any_other() {
-    let mut originals = Originals::default();
-    originals.arrive(1, 1, at(0.0)).0.running = 1;
-    originals.tidy(at(300.0));
-    let original = originals.get_mut(1).expect("it runs");
+    let mut bench = Bench::default();
+    bench.arrive(1, at(0.0)).1.running = 1;
+    bench.originals.tidy(at(300.0));
+    let original = bench.get(1).expect("it runs");
     (original.running, original.touched) = (0, at(310.0));
-    originals.tidy(at(420.001));
-    originals.tidy(at(540.002));
-    assert!(originals.get_mut(1).is_none());
-    assert!(originals.by_id(1).is_none());
+    bench.originals.tidy(at(420.001));
+    bench.originals.tidy(at(540.002));
+    assert!(bench.get(1).is_none());
+    assert!(bench.originals.by_id(1).is_none());
 }
 
 #[test]
 fn silence_gives_all_memory_back() {
-    let mut originals = Originals::default();
+    let mut bench = Bench::default();
     for n in 0..1_000 {
-        originals.arrive(n.into(), n, at(1.0)).0.log(entry(1.0));
-        originals.attempted(n.into(), at(1.0));
+        bench.arrive(n, at(1.0)).1.log(entry(1.0));
     }
+    let mut originals = bench.originals;
     originals.tidy(at(121.001));
     assert_eq!((originals.entries.capacity(), originals.looked_at.capacity()), (0, 0));
-    assert_eq!((originals.by_identity.capacity(), originals.by_number.capacity()), (0, 0));
+    assert_eq!((originals.by_key.capacity(), originals.numbers.capacity()), (0, 0));
 }
 
 #[test]
 fn a_crowd_is_worked_off_and_its_places_are_used_again() {
-    let mut originals = Originals::default();
+    let mut bench = Bench::default();
     for n in 0..10_000 {
-        originals.arrive(n.into(), n, at(0.0));
+        bench.arrive(n, at(0.0));
     }
-    originals.arrive(50_000, 50_000, at(199.0));
-    originals.tidy(at(200.0));
+    bench.arrive(50_000, at(199.0));
+    bench.originals.tidy(at(200.0));
     for n in 0..999 {
-        originals.arrive((100_000 + n).into(), 100_000 + n, at(200.0));
+        bench.arrive(100_000 + n, at(200.0));
     }
-    assert_eq!(originals.looked_at.len(), 1_000);
-    assert!(originals.entries.len() <= 10_001, "places are used again");
+    assert_eq!(bench.originals.looked_at.len(), 1_000);
+    assert_eq!(bench.originals.numbers.len(), 1_000, "and so are numbers");
+    assert!(bench.originals.entries.len() <= 10_001, "places are used again");
 }
 
 #[test]
 fn at_the_bound_the_oldest_go_first_and_those_that_run_stay() {
-    let mut originals = Originals::default();
-    for n in 0..=ORIGINALS_MAX as u64 {
-        originals.arrive(n.into(), n, at(1.0)).0.running = u32::from(n == 0);
+    let mut bench = Bench::default();
+    for n in 0..=ORIGINALS_MAX as u128 {
+        bench.arrive(n, at(1.0)).1.running = u32::from(n == 0);
     }
-    assert_eq!(originals.looked_at.len(), ORIGINALS_MAX + 1);
-    originals.arrive(u128::MAX, u64::MAX, at(1.0));
-    assert_eq!(originals.looked_at.len(), ORIGINALS_MAX + 1);
-    assert!(originals.get_mut(0).is_some(), "it runs");
-    assert!(originals.get_mut(1).is_none(), "the oldest that does not");
-    assert!(originals.get_mut(2).is_some());
+    assert_eq!(bench.originals.looked_at.len(), ORIGINALS_MAX + 1);
+    bench.arrive(u128::MAX, at(1.0));
+    assert_eq!(bench.originals.looked_at.len(), ORIGINALS_MAX + 1);
+    assert!(bench.get(0).is_some(), "it runs");
+    assert!(bench.get(1).is_none(), "the oldest that does not");
+    assert!(bench.get(2).is_some());
 }
 
 fn entry(second: f64) -> ChainEntry {
@@ -148,12 +198,12 @@ proptest! {
     /// Against the rule itself, kept in the plainest way: forgetting is never seen from outside.
     #[test]
     fn what_is_known_follows_the_rule_and_nothing_is_lost(steps in steps()) {
-        let mut originals = Originals::default();
+        let mut bench = Bench::default();
         let mut model: BTreeMap<Identity, Original> = BTreeMap::new();
         let mut tenths = 0u32;
-        for (n, (step, wait)) in steps.into_iter().enumerate() {
+        for (step, wait) in steps {
             tenths += u32::from(wait);
-            let (now, id) = (at(f64::from(tenths) / 10.0), n as u64);
+            let now = at(f64::from(tenths) / 10.0);
             match step {
                 Step::Arrive(who) => {
                     let who = Identity::from(who);
@@ -161,46 +211,47 @@ proptest! {
                         o.running > 0 || (!o.served && o.touched + MEMORY >= now)
                     });
                     if !known {
-                        model.insert(who, Original::new(id, now));
+                        model.insert(who, Original::new(key(who), bench.requests + 1, now));
                     }
                     let expected = model.get_mut(&who).expect("known or new");
                     (expected.touched, expected.running) = (now, expected.running + 1);
-                    let (original, new) = originals.arrive(who, id, now);
+                    let (id, original, new) = bench.arrive(who, now);
                     original.running += 1;
                     prop_assert_eq!((new, original.id, original.running), (!known, expected.id, expected.running));
-                    prop_assert_eq!(originals.by_id(id).map(|o| o.id), Some(expected.id));
+                    prop_assert_eq!(bench.originals.by_id(id).map(|o| o.id), Some(expected.id));
                 }
                 Step::Attempt(who) => {
                     let who = Identity::from(who);
                     if let Some(expected) = model.get_mut(&who).filter(|o| o.running > 0) {
                         (expected.touched, expected.attempts) = (now, expected.attempts + 1);
-                        prop_assert_eq!(originals.attempted(who, now), expected.attempts == 1);
+                        prop_assert_eq!(bench.attempt(who, now), expected.attempts == 1);
                     }
                 }
                 Step::Serve(who) => {
                     let who = Identity::from(who);
                     if let Some(expected) = model.get_mut(&who).filter(|o| o.running > 0) {
                         expected.served = true;
-                        originals.get_mut(who).expect("it runs").served = true;
+                        bench.get(who).expect("it runs").served = true;
                     }
                 }
                 Step::Finish(who) => {
                     let who = Identity::from(who);
                     if let Some(expected) = model.get_mut(&who).filter(|o| o.running > 0) {
                         (expected.touched, expected.running) = (now, expected.running - 1);
-                        let original = originals.get_mut(who).expect("it runs");
+                        let original = bench.get(who).expect("it runs");
                         (original.touched, original.running) = (now, original.running - 1);
                     }
                 }
-                Step::Tidy => originals.tidy(now),
+                Step::Tidy => bench.originals.tidy(now),
             }
-            prop_assert!(originals.looked_at.len() + originals.free.len() == originals.entries.len());
+            let originals = &bench.originals;
+            prop_assert_eq!(originals.looked_at.len() + originals.free.len(), originals.entries.len());
         }
         let end = at(f64::from(tenths) / 10.0);
         for _ in 0..2 {
-            originals.tidy(end + MEMORY * 3);
+            bench.originals.tidy(end + MEMORY * 3);
         }
         let running = model.values().filter(|original| original.running > 0).count();
-        prop_assert_eq!(originals.looked_at.len(), running);
+        prop_assert_eq!(bench.originals.looked_at.len(), running);
     }
 }

@@ -94,7 +94,7 @@ impl Scope {
             ramping.looks.pop_front();
         }
         let whole = ramping.looks.front().filter(|(at, ..)| *at <= from);
-        let (attempts, originals) = self.originals.since(from);
+        let (attempts, originals) = self.attempted.since(from);
         let ratio = |part: u64, of: u64| {
             #[expect(clippy::cast_precision_loss, reason = "counts of a minute")]
             let ratio = part as f64 / of as f64;

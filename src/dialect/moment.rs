@@ -63,7 +63,8 @@ impl Clock {
 }
 
 /// An HTTP date in its three forms (RFC 9110, section 5.6.7); a numeric zone is taken too.
-pub(super) fn parse_http_date(text: &str) -> Option<DateTime<Utc>> {
+#[must_use]
+pub fn parse_http_date(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     let fixed = || DateTime::parse_from_rfc2822(text).ok().map(|at| at.with_timezone(&Utc));
     let asctime = || NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S %Y").ok();

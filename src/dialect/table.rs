@@ -220,16 +220,20 @@ fn class<'de, D: Deserializer<'de>>(word: D) -> Result<Class, D::Error> {
 }
 
 fn statuses<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<RangeInclusive<u16>>, D::Error> {
-    let list = Vec::<String>::deserialize(list)?;
-    let status = |text: &String| {
+    let status = |text: String| {
         let wrong = || D::Error::custom(format!("`{text}` is no status; write \"429\" or \"5xx\""));
-        match text.strip_suffix("xx") {
-            Some(hundreds) => {
-                let first = hundreds.parse::<u16>().map_err(|_| wrong())? * 100;
-                Ok(first..=first + 99)
-            }
-            None => text.parse().map(|status| status..=status).map_err(|_| wrong()),
-        }
+        status_range(&text).ok_or_else(wrong)
     };
-    list.iter().map(status).collect()
+    Vec::<String>::deserialize(list)?.into_iter().map(status).collect()
+}
+
+/// The statuses that `429` or `5xx` stands for; `None` for anything else.
+#[must_use]
+pub fn status_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let Some(hundreds) = text.strip_suffix("xx") else {
+        let status = text.parse().ok()?;
+        return Some(status..=status);
+    };
+    let first = hundreds.parse::<u16>().ok().filter(|hundreds| *hundreds < 10)? * 100;
+    Some(first..=first + 99)
 }

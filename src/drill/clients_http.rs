@@ -5,6 +5,7 @@
 //! originals and pending waits and leaves requests in flight to finish, so that the ledgers on both
 //! sides can be compared. A budget that is spent stops them in the same way.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -28,12 +30,16 @@ use crate::drill::budget::{Budget, Reservation};
 use crate::drill::metrics_text::{Histogram, MetricsText};
 use crate::drill::provider_http::since_epoch_s;
 use crate::drill::scenario::Scenario;
-use crate::signal::Tokens;
+use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::{Arrival, Arrivals, Lane};
-use crate::sim::client::{AnswerSeen, Input, Journey, LayerCalls, Place, Step};
+use crate::sim::layers::{
+    AnswerSeen, Code, Input, Journey, LayerCalls, Mark, Place, Step, Written,
+};
 
-/// How long an SDK waits for an answer, as the OpenAI SDK does.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a request may take whose client would wait for ever: as long as the OpenAI SDK waits.
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_mins(10);
+/// Longest error whose code is looked for.
+const ERROR_LEN_MAX: usize = 64 * 1024;
 /// Path and model at the simulated provider.
 const SIM_PATH: &str = "/v1/embeddings";
 const SIM_MODEL: &str = "sim-embedding";
@@ -176,7 +182,7 @@ async fn walk(clients: Arc<Clients>, arrival: Arrival) {
     let mut journey = Journey::new(&config.scenario.layers, config.seed, arrival.index);
     let original = Original::new(config, &arrival);
     let began = Instant::now();
-    let mut step = journey.next(Input::Start);
+    let mut step = journey.next(Input::Start, Mono::START);
     let served = loop {
         let input = match step {
             Step::Send(place) => match clients.send(&original, place).await {
@@ -192,7 +198,7 @@ async fn walk(clients: Arc<Clients>, arrival: Arrival) {
             Step::Served => break true,
             Step::Failed => break false,
         };
-        step = journey.next(input);
+        step = journey.next(input, since(began));
     };
     let mut counts = clients.counts();
     counts.latency.observe(began.elapsed());
@@ -232,7 +238,16 @@ impl Original {
         let headers = request.headers_mut();
         headers.insert(header::AUTHORIZATION, self.authorization.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert("x-stainless-retry-count", HeaderValue::from(place.retry_count));
+        match place.mark {
+            Mark::None => {}
+            Mark::Stainless(count) => {
+                headers.insert("x-stainless-retry-count", HeaderValue::from(count));
+            }
+            Mark::Amz { attempt, max } => {
+                let mark = HeaderValue::try_from(format!("attempt={attempt}; max={max}"));
+                headers.insert("amz-sdk-request", mark.expect("digits are legal in a header"));
+            }
+        }
         if self.lane == Lane::Batch {
             headers.insert("x-weir-lane", HeaderValue::from_static("batch"));
         }
@@ -255,11 +270,18 @@ impl Clients {
     async fn send(&self, original: &Original, place: Place) -> Option<Input> {
         let reservation = self.permit(original, place)?;
         let request = original.request(&self.endpoint, place);
-        let answer = timeout(REQUEST_TIMEOUT, self.exchange(request)).await.ok().flatten();
+        let patience = self.config.scenario.layers.request_timeout();
+        let patience =
+            patience.map_or(REQUEST_TIMEOUT_MAX, |timeout| timeout.min(REQUEST_TIMEOUT_MAX));
+        let (input, attempts) = match timeout(patience, self.exchange(request)).await {
+            Ok(Some((seen, attempts))) => (Input::Answer(seen), attempts),
+            Ok(None) => (Input::TransportError, None),
+            Err(_) => (Input::TimedOut, None),
+        };
         let mut counts = self.counts();
         counts.in_flight -= 1;
-        counts.budget.settle(reservation, answer.and_then(|(_, attempts)| attempts));
-        Some(answer.map_or(Input::TransportError, |(seen, _)| Input::Answer(seen)))
+        counts.budget.settle(reservation, attempts);
+        Some(input)
     }
 
     fn permit(&self, original: &Original, place: Place) -> Option<Reservation> {
@@ -279,8 +301,10 @@ impl Clients {
         let response = self.http.request(request).await.ok()?;
         let (parts, body) = response.into_parts();
         // The body is read to its end, else the connection cannot be used again.
-        body.collect().await.ok()?;
-        Some((seen(parts.status, &parts.headers), parsed(&parts.headers, "x-weir-attempts")))
+        let body = body.collect().await.ok()?.to_bytes();
+        let code = if parts.status.is_success() { None } else { code(&body) };
+        let seen = AnswerSeen { code, ..seen(parts.status, &parts.headers, Utc::now()) };
+        Some((seen, parsed(&parts.headers, "x-weir-attempts")))
     }
 
     /// Whether the wait ended before the clients were stopped.
@@ -300,13 +324,36 @@ fn parsed<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Option<T> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-fn seen(status: StatusCode, headers: &HeaderMap) -> AnswerSeen {
+fn seen(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> AnswerSeen {
+    let written = |name| {
+        // What is no text is nothing that a client could read, but it is there.
+        let text = |value: &HeaderValue| value.to_str().map_or(String::new(), str::to_owned);
+        headers.get(name).map(|value| Written::parse(&text(value), now))
+    };
+    let reset_ms =
+        |epoch_s: i64| epoch_s.saturating_mul(1_000).saturating_sub(now.timestamp_millis());
     AnswerSeen {
         status: status.as_u16(),
         should_retry: parsed(headers, "x-should-retry"),
-        retry_after_ms: parsed(headers, "retry-after-ms"),
-        retry_after_s: parsed(headers, "retry-after"),
+        retry_after_ms: written("retry-after-ms"),
+        retry_after: written("retry-after"),
+        reset_in_ms: parsed(headers, "x-ratelimit-reset").map(reset_ms),
+        code: None,
     }
+}
+
+/// The code of an error in the form of `OpenAI`, if a policy reads it.
+fn code(body: &[u8]) -> Option<Code> {
+    if body.len() > ERROR_LEN_MAX {
+        return None;
+    }
+    let error: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Code::read(error.pointer("/error/code")?.as_str()?)
+}
+
+/// The layers' clock, which starts with their original.
+fn since(began: Instant) -> Mono {
+    Mono::from_start(began.elapsed())
 }
 
 async fn ledger(State(Shared(clients)): State<Shared>) -> Response {
@@ -317,11 +364,7 @@ async fn ledger(State(Shared(clients)): State<Shared>) -> Response {
         "failed": counts.failed,
         "in_flight": counts.in_flight,
         "waiting": counts.waiting,
-        "calls": {
-            "frontend": counts.calls.frontend,
-            "wrapper": counts.calls.wrapper,
-            "sdk": counts.calls.sdk,
-        },
+        "calls": counts.calls.by_layer(&clients.config.scenario.layers).collect::<BTreeMap<_, _>>(),
         "spent": {
             "requests": counts.budget.spent().requests,
             "tokens": counts.budget.spent().tokens.0,
@@ -340,8 +383,7 @@ async fn metrics(State(Shared(clients)): State<Shared>) -> Response {
     text.single("simcli_served_total", "counter", counts.served);
     text.single("simcli_failed_total", "counter", counts.failed);
     text.family("simcli_layer_calls_total", "counter");
-    let LayerCalls { frontend, wrapper, sdk } = counts.calls;
-    for (layer, calls) in [("frontend", frontend), ("wrapper", wrapper), ("sdk", sdk)] {
+    for (layer, calls) in counts.calls.by_layer(&clients.config.scenario.layers) {
         text.sample("simcli_layer_calls_total", &[("layer", layer)], calls);
     }
     text.single("simcli_in_flight", "gauge", counts.in_flight);

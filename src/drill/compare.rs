@@ -15,9 +15,9 @@ use super::virtual_run::scope_of;
 use crate::admission::{FlagError, PLANS, Settings, flag};
 use crate::dialect::Meter;
 use crate::signal::Mono;
-use crate::sim::client::LayersConfig;
 use crate::sim::controls::{backoff_only, budget_only, client_throttling::ClientThrottling};
 use crate::sim::gated::GatedWorld;
+use crate::sim::layers::Stack;
 use crate::sim::model::{GateModel, PassThrough};
 use crate::sim::workers;
 use crate::sim::world::World;
@@ -198,7 +198,7 @@ fn play(
     surge: &Surge,
 ) -> Result<Seen, FlagError> {
     let gated = |settings| GatedWorld::new(scope_of(scenario), settings, seed);
-    let layers = scenario.layers;
+    let layers = scenario.layers.clone();
     Ok(match control {
         Control::None => watch(scenario, layers, PassThrough::default(), seed, surge),
         Control::BackoffOnly => {
@@ -229,7 +229,7 @@ fn contained() -> Result<Settings, FlagError> {
 
 fn watch<G: GateModel>(
     scenario: &Scenario,
-    layers: LayersConfig,
+    layers: Stack,
     gate: G,
     seed: u64,
     surge: &Surge,

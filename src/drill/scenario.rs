@@ -14,8 +14,8 @@ use super::upstream::Upstream;
 use crate::admission::{FlagValue, PLANS, flag};
 use crate::signal::{TomlError, toml_error};
 use crate::sim::arrivals::ArrivalsConfig;
-use crate::sim::client::LayersConfig;
 use crate::sim::config::{ConfigError, ProviderConfig};
+use crate::sim::layers::{Layers, Stack};
 use crate::sim::world::{Patience, WorldConfig};
 
 /// Largest scenario file.
@@ -76,7 +76,7 @@ pub struct Scenario {
     /// The originals; its steps name the phases.
     pub traffic: ArrivalsConfig,
     /// The layers above the gate.
-    pub layers: LayersConfig,
+    pub layers: Stack,
     /// What a diagnosis should say.
     pub expect: Expect,
     /// Flips that end the incident.
@@ -123,7 +123,7 @@ struct Raw {
     provider: ProviderConfig,
     traffic: ArrivalsConfig,
     #[serde(default)]
-    layers: LayersConfig,
+    layers: Layers,
     expect: Expect,
     #[serde(default)]
     cures: Vec<RawFlip>,
@@ -188,7 +188,7 @@ impl Scenario {
         WorldConfig {
             provider: self.provider.clone(),
             arrivals: self.traffic.clone(),
-            layers: self.layers,
+            layers: self.layers.clone(),
             patience: Patience::default(),
             seed,
         }
@@ -236,10 +236,22 @@ fn under(table: &'static str) -> impl Fn(ConfigError) -> Wrong {
     move |error| wrong(format!("{table}.{}", error.key), error.problem, error.allowed)
 }
 
+fn as_it_is(error: ConfigError) -> Wrong {
+    wrong(error.key, error.problem, error.allowed)
+}
+
+/// The text of a client that a scenario names by its path, from where weir runs.
+fn read_client(path: &str) -> Result<String, String> {
+    read_bounded(Path::new(path)).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        format!("{error}{}", cause.unwrap_or_default())
+    })
+}
+
 fn checked(raw: Raw) -> Result<Scenario, Wrong> {
     raw.provider.check().map_err(under("provider"))?;
     raw.traffic.check().map_err(under("traffic"))?;
-    raw.layers.check().map_err(under("layers"))?;
+    let layers = raw.layers.stack("layers", &read_client).map_err(as_it_is)?;
     let duration = seconds("duration_s", raw.duration_s)?;
     let onset = seconds("onset_s", raw.onset_s)?;
     if !(1..=20).contains(&raw.max_attempts_configured) {
@@ -259,7 +271,7 @@ fn checked(raw: Raw) -> Result<Scenario, Wrong> {
         flags: flags("flags", &raw.flags)?,
         provider: raw.provider,
         traffic: raw.traffic,
-        layers: raw.layers,
+        layers,
         expect: raw.expect,
         cures: flips("cures", raw.cures)?,
         harms: flips("harms", raw.harms)?,
@@ -313,6 +325,7 @@ fn flips(table: &str, raw: Vec<RawFlip>) -> Result<Vec<Flip>, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::layers::LayersConfig;
 
     #[test]
     fn what_ships_is_right() {
@@ -325,14 +338,12 @@ mod tests {
             assert_eq!(phases, ["calm", "storm"]);
         }
         let deaf = Scenario::load("deaf-wrapper").expect("it ships");
-        let mut launch = Scenario::load("launch-0900").expect("it ships");
-        assert_eq!(launch.layers, LayersConfig::default(), "the defaults are those of the design");
-        launch.layers.wrapper.deaf = true;
-        assert_eq!(
-            (launch.layers, launch.provider),
-            (deaf.layers, deaf.provider),
-            "one difference"
-        );
+        let launch = Scenario::load("launch-0900").expect("it ships");
+        assert_eq!(launch.layers, Stack::default(), "the defaults are those of the design");
+        let mut layers = LayersConfig::default();
+        layers.wrapper.deaf = true;
+        let expected = (Stack::from(&layers), launch.provider);
+        assert_eq!(expected, (deaf.layers, deaf.provider), "one difference");
     }
 
     fn check(from: &str, to: &str, expected: &str) {
@@ -362,6 +373,28 @@ mod tests {
         check("tries = 3", "tries = 0", "`layers.sdk.tries`: 0 is out of bounds");
         check("max_attempts_configured = 3", "max_attempts_configured = 0", "1 to 20");
         check("[expect]", "[[expect]]\n[expect]", "mine.toml:");
+    }
+
+    #[test]
+    fn layers_may_be_a_list_of_clients() {
+        let (before, rest) = SHIPPED[0].1.split_once("[layers.sdk]").expect("it is there");
+        let after = &rest[rest.find("[expect]").expect("it is there")..];
+        let parse =
+            |layers: &str| Scenario::parse("mine.toml", &format!("{before}{layers}\n{after}"));
+        let scenario = parse("[[layers]]\nuse = 'langchain-with-retry'\ntries = 2").expect("right");
+        let names: Vec<_> = scenario.layers.names().collect();
+        assert_eq!(names, ["langchain-with-retry", "openai-python"]);
+        let wrong = parse("[[layers]]\nuse = 'openai-python'\ntries = 0").expect_err("no try");
+        let line = before.lines().count() + 3;
+        let expected = format!("mine.toml:{line}:1: `layers[0].tries`: 0 is out of bounds");
+        assert!(wrong.to_string().starts_with(&expected), "{wrong}");
+        let wrong = parse("[[layers]]\nuse = 'mine/sdk.toml'").expect_err("no file").to_string();
+        assert!(
+            wrong.contains("`layers[0].use`: cannot read mine/sdk.toml: No such file"),
+            "{wrong}"
+        );
+        let wrong = parse("[[layers]]\nuse = 'httpx'\ntrys = 2").expect_err("a typo").to_string();
+        assert!(wrong.starts_with(&format!("mine.toml:{line}:1: `layers[0].trys`: ")), "{wrong}");
     }
 
     #[test]

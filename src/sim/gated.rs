@@ -11,7 +11,7 @@ use crate::admission::{
 use crate::dialect::{Class, Meter};
 use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::Lane;
-use crate::sim::client::AnswerSeen;
+use crate::sim::layers::{AnswerSeen, Written};
 use crate::sim::provider::{Outcome, Reply};
 use crate::sim::world::{GateEffect, GateModel, OfferedRequest};
 
@@ -110,8 +110,8 @@ impl GatedWorld {
                     let answer = AnswerSeen {
                         status: refusal.reason.status(),
                         should_retry: refusal.forbid_retry.then_some(false),
-                        retry_after_ms: None,
-                        retry_after_s: refusal.retry_after_header(),
+                        retry_after: refusal.retry_after_header().map(Written::from),
+                        ..AnswerSeen::default()
                     };
                     self.effects.push_back(GateEffect::Answer { request: waiting.world, answer });
                 }

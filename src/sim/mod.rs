@@ -7,10 +7,10 @@
 
 pub mod arrivals;
 mod bucket;
-pub mod client;
 pub mod config;
 pub mod controls;
 pub mod gated;
+pub mod layers;
 pub mod ledger;
 mod meter;
 pub mod model;

@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::Lane;
-use crate::sim::client::AnswerSeen;
-use crate::sim::provider::{Outcome, Reply};
+use crate::sim::layers::AnswerSeen;
+use crate::sim::provider::Reply;
 
 /// A request that a client sent to the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +100,5 @@ impl GateModel for PassThrough {
 
     fn poll_timeout(&self) -> Option<Mono> {
         None
-    }
-}
-
-impl From<Outcome> for AnswerSeen {
-    /// The provider's answer, passed on unchanged.
-    fn from(outcome: Outcome) -> Self {
-        Self {
-            status: outcome.status(),
-            should_retry: None,
-            retry_after_ms: outcome.retry_after_ms(),
-            retry_after_s: outcome.retry_after_s(),
-        }
     }
 }

@@ -1,16 +1,16 @@
 //! Workers that start in step against a provider of one start per quarter of a second: what jitter is
 //! for, on a scale that fits into a head.
 //!
-//! They back off as the SDK of `client` does, without a hint, until each has been served.
+//! They back off as the SDK of `layers` does, without a hint, until each has been served.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::signal::Mono;
-use crate::sim::client::{
-    AnswerSeen, FrontendConfig, Input, Journey, LayersConfig, SdkConfig, Step, WrapperConfig,
-};
 use crate::sim::controls::backoff_only;
+use crate::sim::layers::{
+    AnswerSeen, FrontendConfig, Input, Journey, LayersConfig, SdkConfig, Stack, Step, WrapperConfig,
+};
 
 /// How many workers there are.
 pub const WORKERS: u64 = 4;
@@ -34,7 +34,7 @@ pub struct Finish {
 /// random: 0 is none, 1 is full jitter.
 #[must_use]
 pub fn race(jitter_ratio: f64, seed: u64) -> Finish {
-    let layers = layers(jitter_ratio);
+    let layers = Stack::from(&layers(jitter_ratio));
     let mut journeys: Vec<_> =
         (0..WORKERS).map(|worker| Journey::new(&layers, seed, worker)).collect();
     let mut due: BTreeSet<_> = (0..journeys.len()).map(|worker| (Mono::START, worker)).collect();
@@ -44,14 +44,14 @@ pub fn race(jitter_ratio: f64, seed: u64) -> Finish {
     while let Some((now, worker)) = due.pop_first() {
         let journey = &mut journeys[worker];
         // The wait is over, or it is the beginning: either way it sends.
-        journey.next(Input::TimerDone);
+        journey.next(Input::TimerDone, now);
         let span = now.since_start().as_nanos() / SPAN.as_nanos();
         let may_start = taken.replace(span) != Some(span);
         let status = if may_start { 200 } else { 429 };
         finish.requests += 1;
         finish.refused += u64::from(!may_start);
         let answer = AnswerSeen { status, ..AnswerSeen::default() };
-        match journey.next(Input::Answer(answer)) {
+        match journey.next(Input::Answer(answer), now) {
             Step::Wait(wait) => {
                 due.insert((now + wait, worker));
             }

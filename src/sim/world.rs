@@ -14,8 +14,8 @@ use rand_pcg::Pcg64;
 use crate::dialect::MeterReading;
 use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::{Arrival, Arrivals, ArrivalsConfig};
-use crate::sim::client::{Input, Journey, LayerCalls, LayersConfig, Step};
 use crate::sim::config::ProviderConfig;
+use crate::sim::layers::{Input, Journey, LayerCalls, Stack, Step};
 use crate::sim::provider::{Call, CallKind, Provider, Reply};
 use crate::sim::rng;
 
@@ -39,7 +39,7 @@ pub struct WorldConfig {
     /// The traffic.
     pub arrivals: ArrivalsConfig,
     /// The layers above the gate.
-    pub layers: LayersConfig,
+    pub layers: Stack,
     /// How long the people behind the originals wait.
     pub patience: Patience,
     /// The seed of everything random.
@@ -146,7 +146,7 @@ pub struct World<G> {
     gate: G,
     provider: Provider,
     arrivals: Option<Arrivals>,
-    layers: LayersConfig,
+    layers: Stack,
     patience: Patience,
     seed: u64,
     timers: Pcg64,
@@ -170,7 +170,7 @@ impl<G: GateModel> World<G> {
             gate,
             provider: Provider::new(&config.provider, config.seed, Mono::START),
             arrivals: Some(Arrivals::new(config.arrivals.clone(), config.seed)),
-            layers: config.layers,
+            layers: config.layers.clone(),
             patience: config.patience,
             seed: config.seed,
             timers: rng::seeded(config.seed, rng::Stream::Timers),
@@ -348,7 +348,7 @@ impl<G: GateModel> World<G> {
     /// Moves one original's journey on.
     fn advance(&mut self, index: u64, input: Input) {
         let Some(original) = self.originals.get_mut(&index) else { return };
-        match original.journey.next(input) {
+        match original.journey.next(input, self.now) {
             Step::Send(place) => {
                 let Arrival { tokens, lane, tenant, .. } = original.arrival;
                 self.counts.calls.count(&place);
@@ -356,7 +356,7 @@ impl<G: GateModel> World<G> {
                 self.counts.offered += 1;
                 self.requests.insert(id, index);
                 let identity = u128::from(index);
-                let (retry_count, deadline) = (place.retry_count, original.deadline);
+                let (retry_count, deadline) = (place.retry_count(), original.deadline);
                 original.request = Some(id);
                 let request =
                     OfferedRequest { id, identity, tokens, lane, tenant, retry_count, deadline };

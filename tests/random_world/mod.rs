@@ -12,9 +12,9 @@ use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
 use weir::dialect::Dialect;
 use weir::signal::Mono;
 use weir::sim::arrivals::{ArrivalsConfig, RateStep, TenantShare, TokenRange};
-use weir::sim::client::{FrontendConfig, LayersConfig, SdkConfig, WrapperConfig};
 use weir::sim::config::{LatencyConfig, MeterConfig, ProviderConfig, ProviderStep};
 use weir::sim::gated::GatedWorld;
+use weir::sim::layers::{FrontendConfig, LayersConfig, SdkConfig, Stack, WrapperConfig};
 use weir::sim::world::{Patience, World, WorldConfig};
 
 /// The window of every quota here.
@@ -200,7 +200,7 @@ impl Plan {
                 steps: vec![named(rate, 0.0), named(0.0, f64::from(TRAFFIC_S))],
                 tenants: self.tenants.iter().enumerate().map(tenant).collect(),
             },
-            layers: self.layers,
+            layers: Stack::from(&self.layers),
             patience: self.patience,
             seed: self.seed,
         }

@@ -3,13 +3,12 @@
 //! Full jitter spreads a wait evenly over the whole backoff (AWS Architecture Blog, "Exponential Backoff
 //! And Jitter"). A provider's hint is obeyed as it stands.
 
-use crate::sim::client::{LayersConfig, SdkConfig, WrapperConfig};
+use crate::sim::layers::{SdkConfig, Stack};
 
-/// The layers of a drill in which only the innermost retries. The person in front stays: to ask once
-/// more is demand, not a policy that one can configure away.
+/// The layers of a drill in which only the innermost retries.
 #[must_use]
-pub fn layers(layers: &LayersConfig) -> LayersConfig {
-    LayersConfig { sdk: sdk(1.0), wrapper: WrapperConfig { tries: 1, ..layers.wrapper }, ..*layers }
+pub fn layers(layers: &Stack) -> Stack {
+    layers.with_one_retrying(&sdk(1.0))
 }
 
 /// Three tries, 0.5 s doubling up to 8 s; up to `jitter_ratio` of a wait is taken off at random.

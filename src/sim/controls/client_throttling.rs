@@ -11,7 +11,7 @@ use rand::Rng;
 use rand_pcg::Pcg64;
 
 use crate::signal::Mono;
-use crate::sim::client::AnswerSeen;
+use crate::sim::layers::AnswerSeen;
 use crate::sim::model::{GateEffect, GateModel, OfferedRequest, PassThrough};
 use crate::sim::provider::Reply;
 use crate::sim::rng;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::sim::client::AnswerSeen;
+use crate::sim::layers::{AnswerSeen, LayersConfig, WrapperConfig};
 
 /// The default drill of the design's section 7.
 fn launch_config(seed: u64) -> WorldConfig {
@@ -18,7 +18,7 @@ fn launch_config(seed: u64) -> WorldConfig {
              steps = [{ name = 'calm', at_s = 0, rate = 60 }, { name = 'storm', at_s = 10, rate = 180 }]",
         )
         .expect("fits"),
-        layers: LayersConfig::default(),
+        layers: Stack::default(),
         patience: Patience::default(),
         seed,
     }
@@ -85,7 +85,7 @@ fn stop_and_drain_account_for_every_original() {
     let counts = world.counts();
     assert_eq!(counts.originals, counts.served + counts.failed);
     assert_eq!(counts.originals_attempted, world.provider().ledger().originals());
-    assert_eq!((counts.offered, counts.calls.sdk), (counts.attempts, counts.attempts));
+    assert_eq!((counts.offered, counts.calls.requests()), (counts.attempts, counts.attempts));
     assert_eq!(world.provider().in_flight(), 0);
 }
 
@@ -118,7 +118,8 @@ impl GateModel for Closed {
 fn a_told_stop_leaves_only_people_and_deaf_wrappers_to_repeat() {
     let multiplication = |deaf| {
         let mut config = launch_config(1);
-        config.layers.wrapper.deaf = deaf;
+        let wrapper = WrapperConfig { deaf, ..WrapperConfig::default() };
+        config.layers = Stack::from(&LayersConfig { wrapper, ..LayersConfig::default() });
         let mut world = World::new(&config, Closed::default());
         world.run_until(Mono::from_secs_f64(60.0));
         assert_eq!(world.counts().attempts, 0, "nothing reaches the provider");

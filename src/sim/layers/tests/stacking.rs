@@ -69,7 +69,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
     wrong("layers = 3", "expected a list of layers, or the tables sdk, wrapper and frontend");
     wrong("[layers]\nsdk = { tries = 0 }", "`layers.sdk.tries`: 0 is out of bounds");
     wrong("[layers]\nskd = { tries = 1 }", "unknown field `skd`");
-    let nine = (0..9).map(|n| format!("[[layers]]\nname = 'l{n}'\n")).collect::<String>();
+    let nine = (0..9).map(|n| format!("[[layers]]\nname = 'l{n}'\n")).collect::<Vec<_>>().concat();
     wrong(&nine, "9 layers; stack 1 to 8 layers");
     parse(nine.trim_end_matches("[[layers]]\nname = 'l8'\n")).expect("eight are allowed");
 }

@@ -17,7 +17,7 @@ if [[ -z ${PYTHON:-} ]]; then
     "$PYTHON" -m pip install --quiet openai langchain-core llama-index-embeddings-openai litellm tenacity
 fi
 "$PYTHON" - "$WEIR" <<'PYTHON'
-import json, multiprocessing, os, socket, subprocess, sys, tempfile, time, urllib.request
+import importlib, json, multiprocessing, os, socket, subprocess, sys, tempfile, time, urllib.request
 
 WEIR = sys.argv[1]
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -57,17 +57,20 @@ def litellm_router(url, **more):
     router.embedding(model="m", input=["hello"])
 
 
+TENACITY = "use = 'tenacity-random'\n[[layers]]\nuse = 'openai-python'"
+LLAMA = "llama_index.embeddings.openai"
 TWO = "tries = 2\nwith = { openai-python = { tries = 3 } }"
+# What it is, its model, what is imported before the clock starts, the call, and its keywords.
 CALLS = [
-    ("openai", "use = 'openai-python'", embed, {}),
-    ("openai max_retries=5", "use = 'openai-python'\ntries = 6", embed, {"retries": 5}),
-    ("langchain with_retry", "use = 'langchain-with-retry'", with_retry, {}),
-    ("tenacity over openai", "use = 'tenacity-random'\n[[layers]]\nuse = 'openai-python'", over_tenacity, {}),
-    ("llama-index", "use = 'llama-index'", llama_index, {}),
-    ("llama-index max_retries=2", f"use = 'llama-index'\n{TWO}", llama_index, {"max_retries": 2}),
-    ("litellm", "use = 'litellm'", litellm, {}),
-    ("litellm router", "use = 'litellm-router'", litellm_router, {}),
-    ("litellm router num_retries=3", "use = 'litellm-router'\ntries = 4", litellm_router, {"num_retries": 3}),
+    ("openai", "use = 'openai-python'", "openai", embed, {}),
+    ("openai max_retries=5", "use = 'openai-python'\ntries = 6", "openai", embed, {"retries": 5}),
+    ("langchain with_retry", "use = 'langchain-with-retry'", "langchain_core.runnables", with_retry, {}),
+    ("tenacity over openai", TENACITY, "tenacity", over_tenacity, {}),
+    ("llama-index", "use = 'llama-index'", LLAMA, llama_index, {}),
+    ("llama-index max_retries=2", f"use = 'llama-index'\n{TWO}", LLAMA, llama_index, {"max_retries": 2}),
+    ("litellm", "use = 'litellm'", "litellm", litellm, {}),
+    ("litellm router", "use = 'litellm-router'", "litellm", litellm_router, {}),
+    ("litellm router num_retries=3", "use = 'litellm-router'\ntries = 4", "litellm", litellm_router, {"num_retries": 3}),
 ]
 
 PROVIDER = """
@@ -107,7 +110,9 @@ def modelled(layers):
 
 
 def called(number):
-    _, _, call, more = CALLS[number]
+    _, _, module, call, more = CALLS[number]
+    importlib.import_module("openai")
+    importlib.import_module(module)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -139,7 +144,7 @@ if __name__ == "__main__":
         real = pool.map(called, range(len(CALLS)), chunksize=1)
     print(f"{'client':<30}{'attempts':>9}{'model':>7}{'s':>8}  ends with")
     wrong = 0
-    for (name, layers, _, _), (attempts, took, why) in zip(CALLS, real):
+    for (name, layers, *_), (attempts, took, why) in zip(CALLS, real):
         model = modelled(layers)
         wrong += model != attempts
         print(f"{name:<30}{attempts:>9}{model:>7g}{took:>8.1f}  {why}")

@@ -17,7 +17,7 @@ use crate::sim::layers::policy::{MarkKind, Obedience, Policy, WAIT_S_MAX, Wait};
 
 /// Most tries that one layer may be told to make.
 const TRIES_MAX: u32 = 100;
-/// Most tries of a layer that counts time instead: some an hour and a half at one a half second.
+/// Most tries of a layer that counts time instead: nearly three a second for an hour.
 const UNCOUNTED_TRIES_MAX: u32 = 10_000;
 /// Longest own wait that a layer may be told to make.
 const OWN_WAIT_S_MAX: f64 = 3_600.0;

@@ -62,7 +62,7 @@ async fn start_both(duration: Duration) -> (SocketAddr, SocketAddr) {
     let target = format!("http://{}", addresses.0).parse().expect("a URL");
     let config = scenario.provider.clone();
     tokio::spawn(provider_http::serve(provider, config, 1, std::future::pending()));
-    let config = ClientsConfig { scenario, target, seed: 1, duration };
+    let config = ClientsConfig { scenario, target, admin: None, seed: 1, duration };
     tokio::spawn(clients_http::serve(clients, config, std::future::pending()));
     addresses
 }

@@ -23,6 +23,9 @@ pub struct Args {
     /// Scheme, host and port of the gate.
     #[arg(long, value_name = "URL")]
     target: http::Uri,
+    /// Scheme, host and port of the gate's admin listener, for the flag of the cache.
+    #[arg(long, value_name = "URL")]
+    admin: Option<http::Uri>,
     /// Seed of arrivals and jitter.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -53,7 +56,8 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
             .wrap_err_with(|| format!("`--for {seconds}` is no time span"))?,
         None => scenario.duration,
     };
-    let config = ClientsConfig { scenario, target: args.target, seed: args.seed, duration };
+    let (target, admin, seed) = (args.target, args.admin, args.seed);
+    let config = ClientsConfig { scenario, target, admin, seed, duration };
     let listener = TcpListener::bind(args.listen)
         .await
         .wrap_err_with(|| format!("cannot listen on {}", args.listen))?;

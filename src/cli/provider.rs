@@ -9,8 +9,9 @@ use tokio::net::TcpListener;
 
 use crate::cli::out;
 use crate::cli::stdin_eof::stdin_eof;
-use crate::drill::provider_http::{ready_line, serve};
-use crate::drill::scenario::{Scenario, parse_provider, read_bounded};
+use crate::drill::provider_http::{ready_line, serve_scopes};
+use crate::drill::scenario::{FIRST_SCOPE, Scenario, parse_provider, read_bounded};
+use crate::sim::world::ScopeProvider;
 
 /// Serves a simulated OpenAI-compatible provider.
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,7 @@ pub struct Args {
     /// A provider.toml, with the keys of a scenario's `[provider]`.
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The provider of this scenario, by name or file.
+    /// The providers of this scenario, by name or file; a request's model tells them apart.
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -45,18 +46,21 @@ pub struct Args {
 /// # Errors
 /// The configuration is wrong or the address cannot be used.
 pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
-    let mut config = match &args.config {
-        Some(path) => parse_provider(&path.display().to_string(), &read_bounded(path)?)?,
-        None => Scenario::load(&args.scenario)?.provider,
+    let mut scopes = match &args.config {
+        Some(path) => {
+            let provider = parse_provider(&path.display().to_string(), &read_bounded(path)?)?;
+            vec![ScopeProvider { name: FIRST_SCOPE.to_owned(), provider }]
+        }
+        None => Scenario::load(&args.scenario)?.scopes(),
     };
-    if let Some(script) = args.script {
-        config.script = script;
-        config.check()?;
+    if let (Some(script), Some(first)) = (args.script, scopes.first_mut()) {
+        first.provider.script = script;
+        first.provider.check()?;
     }
     let listener = TcpListener::bind(args.listen)
         .await
         .wrap_err_with(|| format!("cannot listen on {}", args.listen))?;
     out::ready(&ready_line(listener.local_addr()?))?;
-    serve(listener, config, args.seed, stdin_eof(args.exit_on_stdin_eof)).await?;
+    serve_scopes(listener, scopes, args.seed, stdin_eof(args.exit_on_stdin_eof)).await?;
     Ok(ExitCode::SUCCESS)
 }

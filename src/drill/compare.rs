@@ -174,7 +174,7 @@ pub fn run(
     let (surge, steps) = Surge::of(&scenario.traffic.steps, total)?;
     let mut scenario = scenario.clone();
     scenario.traffic.steps = steps;
-    let quota = Quota::of(&scenario.provider, scenario.traffic.tokens);
+    let quota = Quota::of(&scenario.provider, &scenario.traffic.tokens);
     let rows = Control::ALL.into_iter().map(|control| {
         let measured = play(&scenario, control, seed, &surge)?;
         Ok(row(control, &measured, &surge, &quota))

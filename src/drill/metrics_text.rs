@@ -29,9 +29,18 @@ impl Histogram {
 
 /// One exposition under construction.
 #[derive(Debug, Default)]
-pub(super) struct MetricsText(String);
+pub(super) struct MetricsText {
+    text: String,
+    /// The quota scope that every sample names, if the page tells scopes apart.
+    scope: Option<String>,
+}
 
 impl MetricsText {
+    /// A page whose samples all carry the label `scope`, unless it is `None`.
+    pub(super) fn of_scope(scope: Option<&str>) -> Self {
+        Self { text: String::new(), scope: scope.map(str::to_owned) }
+    }
+
     /// Starts a metric family of this type.
     pub(super) fn family(&mut self, name: &str, kind: &str) {
         self.line(format_args!("# TYPE {name} {kind}"));
@@ -39,11 +48,13 @@ impl MetricsText {
 
     /// One sample; `labels` are written as they are and must need no escaping.
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        if labels.is_empty() {
+        let scope = self.scope.as_deref().map(|scope| ("scope", scope));
+        let labels = scope.iter().chain(labels);
+        let pairs: Vec<String> =
+            labels.map(|(label, text)| format!("{label}=\"{text}\"")).collect();
+        if pairs.is_empty() {
             return self.line(format_args!("{name} {value}"));
         }
-        let pairs: Vec<String> =
-            labels.iter().map(|(label, text)| format!("{label}=\"{text}\"")).collect();
         self.line(format_args!("{name}{{{}}} {value}", pairs.join(",")));
     }
 
@@ -59,20 +70,20 @@ impl MetricsText {
         let mut below = 0;
         for (bound_s, count) in BOUNDS_S.iter().zip(histogram.buckets) {
             below += count;
-            self.line(format_args!("{name}_bucket{{le=\"{bound_s}\"}} {below}"));
+            self.sample(&format!("{name}_bucket"), &[("le", &bound_s.to_string())], below);
         }
-        self.line(format_args!("{name}_bucket{{le=\"+Inf\"}} {}", histogram.count));
-        self.line(format_args!("{name}_sum {}", histogram.sum_s));
-        self.line(format_args!("{name}_count {}", histogram.count));
+        self.sample(&format!("{name}_bucket"), &[("le", "+Inf")], histogram.count);
+        self.sample(&format!("{name}_sum"), &[], histogram.sum_s);
+        self.sample(&format!("{name}_count"), &[], histogram.count);
     }
 
     /// The text.
     pub(super) fn into_text(self) -> String {
-        self.0
+        self.text
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("writing to a string cannot fail");
+        writeln!(self.text, "{line}").expect("writing to a string cannot fail");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Starts processes and speaks to them; decides nothing about requests and nothing about causes.
 
 mod budget;
+pub mod client_page;
 pub mod clients_http;
 pub mod compare;
 mod launcher;

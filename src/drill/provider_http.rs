@@ -1,9 +1,11 @@
 //! The simulated provider behind real sockets: HTTP in, the model of `sim` in the middle, HTTP out.
 //!
+//! Several quota scopes are several models in one process, told apart by the model that a request names.
 //! Decides nothing itself. Everything under `/v1/` is a call and is counted; what a test or a drill
 //! needs besides (`/metrics`, `/ledger`, `/script`, `/start`, `/healthz`) is free. A request with
 //! `x-simulate: rate_limit:2` brings a script for its own original.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +19,68 @@ use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use chrono::Utc;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
 use crate::dialect::{Dialect, MeterReading, write_error, write_headers};
+use crate::drill::clients_http::model_of;
 use crate::drill::metrics_text::{Histogram, MetricsText};
 use crate::drill::provider_wire::{WireRequest, fault};
+use crate::drill::scenario::FIRST_SCOPE;
+use crate::drill::virtual_run::scope_name;
 use crate::signal::Mono;
 use crate::sim::config::ProviderConfig;
+use crate::sim::ledger::ResponseKey;
 use crate::sim::provider::{Call, CallId, CallKind, Outcome, Provider, Reply};
+use crate::sim::world::ScopeProvider;
 
 /// Largest request body.
 const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
 
-/// The model behind the server, shared by its connections.
+/// The quota scopes behind the server, the first first.
+#[derive(Clone)]
+struct Scopes(Arc<Vec<Scope>>);
+
+/// One quota scope: whose requests it takes, and what its samples name it where there are several.
+struct Scope {
+    model: String,
+    name: Option<String>,
+    shared: Shared,
+}
+
+impl Scopes {
+    fn new(scopes: Vec<ScopeProvider>, seed: u64) -> Self {
+        let several = scopes.len() > 1;
+        let scope = |(place, scope): (usize, ScopeProvider)| Scope {
+            model: model_of(place, &scope.name),
+            name: several.then(|| scope_name(&scope.name)),
+            shared: Shared::new(scope.provider, seed.wrapping_add(place as u64)),
+        };
+        Self(Arc::new(scopes.into_iter().enumerate().map(scope).collect()))
+    }
+
+    fn first(&self) -> &Shared {
+        &self.0[0].shared
+    }
+
+    /// The scope of the model that a request names; the first for models that none has.
+    fn of(&self, body: &[u8]) -> &Shared {
+        #[derive(Deserialize)]
+        struct Named {
+            model: String,
+        }
+        if self.0.len() == 1 {
+            return self.first();
+        }
+        let named = serde_json::from_slice::<Named>(body).ok();
+        let is_named = |scope: &&Scope| named.as_ref().is_some_and(|n| n.model == scope.model);
+        self.0.iter().find(is_named).map_or(self.first(), |scope| &scope.shared)
+    }
+}
+
+/// The model of `sim` behind one scope, shared by its connections.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Inner>>);
 
@@ -64,6 +113,10 @@ impl Inner {
 }
 
 impl Shared {
+    fn new(config: ProviderConfig, seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Inner::new(config, seed))))
+    }
+
     /// A panic of another handler cannot leave the model half changed in a way that matters here.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,7 +138,7 @@ impl Drop for OpenCall {
     }
 }
 
-/// Serves a simulated provider on `listener` until `shutdown` ends.
+/// Serves a simulated provider of one quota scope on `listener` until `shutdown` ends.
 ///
 /// # Errors
 /// The listener fails.
@@ -95,12 +148,26 @@ pub async fn serve(
     seed: u64,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let only = ScopeProvider { name: FIRST_SCOPE.to_owned(), provider: config };
+    serve_scopes(listener, vec![only], seed, shutdown).await
+}
+
+/// Serves the simulated providers of these quota scopes, at least one, on one `listener`.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve_scopes(
+    listener: TcpListener,
+    scopes: Vec<ScopeProvider>,
+    seed: u64,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let listener = listener.tap_io(|stream| {
         // Answers are small; waiting to fill a segment would add 40 ms. Failing here is harmless.
         let _ = stream.set_nodelay(true);
     });
     tokio::select! {
-        result = axum::serve(listener, router(config, seed)) => result,
+        result = axum::serve(listener, router(Scopes::new(scopes, seed))) => result,
         () = shutdown => Ok(()),
     }
 }
@@ -111,7 +178,7 @@ pub fn ready_line(address: SocketAddr) -> String {
     json!({ "listening": address.to_string() }).to_string()
 }
 
-fn router(config: ProviderConfig, seed: u64) -> Router {
+fn router(scopes: Scopes) -> Router {
     Router::new()
         .route("/v1/embeddings", post(call))
         .route("/v1/chat/completions", post(call))
@@ -123,17 +190,18 @@ fn router(config: ProviderConfig, seed: u64) -> Router {
         .route("/start", post(start))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
-        .with_state(Shared(Arc::new(Mutex::new(Inner::new(config, seed)))))
+        .with_state(scopes)
 }
 
 async fn call(
-    State(shared): State<Shared>,
+    State(scopes): State<Scopes>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let since = Instant::now();
+    let shared = scopes.of(&body).clone();
     let path = uri.path();
     let kind = match path {
         "/v1/embeddings" => CallKind::Embeddings,
@@ -264,24 +332,40 @@ fn identity(headers: &HeaderMap, path: &str, body: &[u8]) -> u128 {
 }
 
 /// Begins the drill anew: levels, steps and ledger start at this instant.
-async fn start(State(shared): State<Shared>) -> StatusCode {
-    let mut inner = shared.lock();
-    *inner = Inner::new(inner.config.clone(), inner.seed);
+async fn start(State(scopes): State<Scopes>) -> StatusCode {
+    for scope in scopes.0.iter() {
+        let mut inner = scope.shared.lock();
+        *inner = Inner::new(inner.config.clone(), inner.seed);
+    }
     StatusCode::NO_CONTENT
 }
 
-async fn set_script(State(shared): State<Shared>, script: String) -> Response {
-    match shared.lock().provider.set_script(&script) {
+/// The script of the first scope.
+async fn set_script(State(scopes): State<Scopes>, script: String) -> Response {
+    match scopes.first().lock().provider.set_script(&script) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).into_response(),
     }
 }
 
-async fn ledger(State(shared): State<Shared>) -> Response {
-    let inner = shared.lock();
-    let ledger = inner.provider.ledger();
-    let refusals: Vec<_> = ledger
-        .responses()
+/// What all scopes counted.
+async fn ledger(State(scopes): State<Scopes>) -> Response {
+    let (mut originals, mut attempts, mut tokens, mut in_flight) = (0, 0, 0, 0);
+    let mut responses: BTreeMap<ResponseKey, u64> = BTreeMap::new();
+    for scope in scopes.0.iter() {
+        let inner = scope.shared.lock();
+        let ledger = inner.provider.ledger();
+        originals += ledger.originals();
+        attempts += ledger.attempts();
+        tokens += ledger.tokens().0;
+        in_flight += inner.provider.in_flight();
+        for (key, count) in ledger.responses() {
+            *responses.entry(*key).or_default() += count;
+        }
+    }
+    let with_429 = responses.iter().filter(|(key, _)| key.status == 429);
+    let provider_429: u64 = with_429.map(|(_, count)| count).sum();
+    let refusals: Vec<_> = responses
         .iter()
         .filter(|(key, _)| key.status >= 400)
         .map(|(key, count)| {
@@ -289,26 +373,41 @@ async fn ledger(State(shared): State<Shared>) -> Response {
         })
         .collect();
     let body = json!({
-        "originals": ledger.originals(),
-        "attempts": ledger.attempts(),
-        "provider_429": ledger.answered(429),
-        "tokens_sent": ledger.tokens().0,
-        "in_flight": inner.provider.in_flight(),
+        "originals": originals,
+        "attempts": attempts,
+        "provider_429": provider_429,
+        "tokens_sent": tokens,
+        "in_flight": in_flight,
         "refusals": refusals,
     });
     axum::Json(body).into_response()
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
-    let text = metrics_text(&mut shared.lock());
+/// The pages of all scopes as one.
+async fn metrics(State(scopes): State<Scopes>) -> Response {
+    let mut text = String::new();
+    for scope in scopes.0.iter() {
+        let page = metrics_text(&mut scope.shared.lock(), scope.name.as_deref());
+        if text.is_empty() {
+            text = page;
+            continue;
+        }
+        // The families have been declared, and the process has started once.
+        let is_sample =
+            |line: &&str| !line.starts_with('#') && !line.starts_with("process_start_time");
+        for line in page.lines().filter(is_sample) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-fn metrics_text(inner: &mut Inner) -> String {
+fn metrics_text(inner: &mut Inner, scope: Option<&str>) -> String {
     let now = inner.now();
     let meters = inner.provider.meters(now);
     let ledger = inner.provider.ledger();
-    let mut text = MetricsText::default();
+    let mut text = MetricsText::of_scope(scope);
     text.single("process_start_time_seconds", "gauge", inner.started_epoch_s);
     text.family("simprov_attempts_total", "counter");
     for (kind, count) in ledger.attempts_by_kind() {

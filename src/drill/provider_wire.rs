@@ -15,7 +15,9 @@ use crate::sim::provider::Outcome;
 
 /// Floats of a simulated embedding: few, since nobody searches with them.
 const DIMENSIONS: usize = 8;
-/// What the simulated model says, word by word.
+/// Longest answer, in words.
+const ANSWER_WORDS_MAX: usize = 4_096;
+/// What the simulated model says, word by word, and again where more is asked for.
 const ANSWER: [&str; 8] = ["This", "was", "said", "by", "a", "simulated", "provider", "."];
 /// Most inputs of one embeddings request, as at OpenAI.
 const INPUTS_MAX: usize = 2_048;
@@ -122,7 +124,7 @@ impl WireRequest {
                 .iter()
                 .map(|message| content_words(&message["content"]))
                 .sum(),
-            completion_tokens: asked.min(ANSWER.len()),
+            completion_tokens: asked.min(ANSWER_WORDS_MAX),
             stream: body.stream,
             stream_usage: body.stream_options.is_some_and(|options| options.include_usage),
         })
@@ -163,7 +165,7 @@ impl WireRequest {
                 })
             }
             Self::Chat { model, completion_tokens, .. } => {
-                let content = ANSWER[..*completion_tokens].join(" ");
+                let content = words(*completion_tokens).collect::<Vec<_>>().join(" ");
                 json!({
                     "id": id, "object": "chat.completion", "created": 0, "model": model,
                     "choices": [{
@@ -199,7 +201,7 @@ impl WireRequest {
             event(json!([{ "index": 0, "delta": delta, "finish_reason": finish }]), Value::Null)
         };
         let mut events = vec![delta(json!({ "role": "assistant", "content": "" }), Value::Null)];
-        for (index, word) in ANSWER[..*completion_tokens].iter().enumerate() {
+        for (index, word) in words(*completion_tokens).enumerate() {
             let space = if index == 0 { "" } else { " " };
             events.push(delta(json!({ "content": format!("{space}{word}") }), Value::Null));
         }
@@ -239,6 +241,11 @@ pub(super) fn fault<'a>(outcome: &Outcome, complaint: Option<&'a str>) -> Fault<
             Fault::Rejected { status: outcome.status(), complaint }
         }
     }
+}
+
+/// The first words of an answer.
+fn words(count: usize) -> impl Iterator<Item = &'static str> {
+    ANSWER.iter().copied().cycle().take(count)
 }
 
 fn count_words(text: &str) -> u64 {

@@ -13,19 +13,34 @@ use thiserror::Error;
 use super::upstream::Upstream;
 use crate::admission::{FlagValue, PLANS, flag};
 use crate::signal::{TomlError, toml_error};
-use crate::sim::arrivals::ArrivalsConfig;
+use crate::sim::app::AppConfig;
+use crate::sim::callers::{CALLERS_MAX, CallerConfig};
 use crate::sim::config::{ConfigError, ProviderConfig};
 use crate::sim::layers::{Layers, Stack};
-use crate::sim::world::{Patience, WorldConfig};
+use crate::sim::world::{ScopeProvider, WorldConfig};
 
 /// Largest scenario file.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
+/// The name of the quota scope of `[provider]`.
+pub const FIRST_SCOPE: &str = "embed";
 /// Longest drill: a day.
 const DURATION_S_MAX: f64 = 86_400.0;
 
-const SHIPPED: [(&str, &str); 2] = [
-    ("launch-0900", include_str!("../../assets/scenarios/launch-0900.toml")),
-    ("deaf-wrapper", include_str!("../../assets/scenarios/deaf-wrapper.toml")),
+macro_rules! shipped {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../assets/scenarios/", $name, ".toml")))),+]
+    };
+}
+
+/// The scenarios that ship with weir, by name, as text.
+const SHIPPED: &[(&str, &str)] = shipped![
+    "launch-0900",
+    "deaf-wrapper",
+    "agent-fan-out",
+    "embedding-storm-other-routes-fine",
+    "late-run-then-manual-run",
+    "launch-that-goes-well",
+    "quiet-night",
 ];
 
 /// Why there is no scenario.
@@ -71,10 +86,16 @@ pub struct Scenario {
     pub max_attempts_configured: u32,
     /// The gate's flags at the start.
     pub flags: Flags,
-    /// The simulated provider.
+    /// The simulated provider of the first quota scope.
     pub provider: ProviderConfig,
-    /// The originals; its steps name the phases.
-    pub traffic: ArrivalsConfig,
+    /// Further quota scopes, in the order of their names.
+    pub providers: Vec<ScopeProvider>,
+    /// The main caller; its steps name the phases.
+    pub traffic: CallerConfig,
+    /// Further callers.
+    pub callers: Vec<CallerConfig>,
+    /// The application around the questions of people.
+    pub app: AppConfig,
     /// The layers above the gate.
     pub layers: Stack,
     /// What a diagnosis should say.
@@ -121,7 +142,13 @@ struct Raw {
     max_attempts_configured: u32,
     flags: BTreeMap<String, toml::Value>,
     provider: ProviderConfig,
-    traffic: ArrivalsConfig,
+    #[serde(default)]
+    providers: BTreeMap<String, ProviderConfig>,
+    traffic: CallerConfig,
+    #[serde(default)]
+    callers: Vec<CallerConfig>,
+    #[serde(default)]
+    app: AppConfig,
     #[serde(default)]
     layers: Layers,
     expect: Expect,
@@ -186,12 +213,25 @@ impl Scenario {
     #[must_use]
     pub fn world(&self, seed: u64) -> WorldConfig {
         WorldConfig {
-            provider: self.provider.clone(),
-            arrivals: self.traffic.clone(),
+            providers: self.scopes(),
+            callers: self.all_callers(),
             layers: self.layers.clone(),
-            patience: Patience::default(),
+            app: self.app.clone(),
             seed,
         }
+    }
+
+    /// Every quota scope and its provider, the first first.
+    #[must_use]
+    pub fn scopes(&self) -> Vec<ScopeProvider> {
+        let first = ScopeProvider { name: FIRST_SCOPE.to_owned(), provider: self.provider.clone() };
+        [first].into_iter().chain(self.providers.iter().cloned()).collect()
+    }
+
+    /// Every caller, the main one first.
+    #[must_use]
+    pub fn all_callers(&self) -> Vec<CallerConfig> {
+        [&self.traffic].into_iter().chain(&self.callers).cloned().collect()
     }
 }
 
@@ -232,7 +272,7 @@ fn wrong(key: impl Into<String>, problem: impl Into<String>, remedy: &str) -> Wr
     Wrong { key: key.into(), problem: problem.into(), remedy: remedy.to_owned() }
 }
 
-fn under(table: &'static str) -> impl Fn(ConfigError) -> Wrong {
+fn under(table: impl std::fmt::Display) -> impl Fn(ConfigError) -> Wrong {
     move |error| wrong(format!("{table}.{}", error.key), error.problem, error.allowed)
 }
 
@@ -248,10 +288,12 @@ fn read_client(path: &str) -> Result<String, String> {
     })
 }
 
-fn checked(raw: Raw) -> Result<Scenario, Wrong> {
+fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
     raw.provider.check().map_err(under("provider"))?;
     raw.traffic.check().map_err(under("traffic"))?;
-    let layers = raw.layers.stack("layers", &read_client).map_err(as_it_is)?;
+    check_callers(&raw)?;
+    raw.app.check().map_err(under("app"))?;
+    let layers = stack_layers(&mut raw)?;
     let duration = seconds("duration_s", raw.duration_s)?;
     let onset = seconds("onset_s", raw.onset_s)?;
     if !(1..=20).contains(&raw.max_attempts_configured) {
@@ -270,13 +312,91 @@ fn checked(raw: Raw) -> Result<Scenario, Wrong> {
         max_attempts_configured: raw.max_attempts_configured,
         flags: flags("flags", &raw.flags)?,
         provider: raw.provider,
+        providers: further_scopes(raw.providers),
         traffic: raw.traffic,
+        callers: raw.callers,
+        app: raw.app,
         layers,
         expect: raw.expect,
         cures: flips("cures", raw.cures)?,
         harms: flips("harms", raw.harms)?,
         upstream: raw.upstream,
     })
+}
+
+fn further_scopes(providers: BTreeMap<String, ProviderConfig>) -> Vec<ScopeProvider> {
+    providers.into_iter().map(|(name, provider)| ScopeProvider { name, provider }).collect()
+}
+
+/// Looks the layers of the scenario and of its callers up; their fallbacks go to scopes that there are.
+fn stack_layers(raw: &mut Raw) -> Result<Stack, Wrong> {
+    let layers = raw.layers.stack("layers", &read_client).map_err(as_it_is)?;
+    raw.traffic.stack_layers("traffic", &read_client).map_err(as_it_is)?;
+    for (index, caller) in raw.callers.iter_mut().enumerate() {
+        caller.stack_layers(&format!("callers[{index}]"), &read_client).map_err(as_it_is)?;
+    }
+    let stacks =
+        raw.callers.iter().chain([&raw.traffic]).filter_map(|caller| caller.stack.as_ref());
+    for to in stacks.chain([&layers]).flat_map(Stack::scopes) {
+        if to != FIRST_SCOPE && !raw.providers.contains_key(to) {
+            let known: Vec<_> = raw.providers.keys().map(String::as_str).collect();
+            let remedy = format!("{FIRST_SCOPE}, {}", known.join(", "));
+            return Err(wrong(
+                "layers",
+                format!("a fallback to `{to}`, which is no scope"),
+                &remedy,
+            ));
+        }
+    }
+    Ok(layers)
+}
+
+/// Callers have names of their own and call scopes that there are.
+fn check_callers(raw: &Raw) -> Result<(), Wrong> {
+    if raw.upstream.is_some() && !raw.providers.is_empty() {
+        let problem = "there is an upstream, which is one quota scope";
+        return Err(wrong("providers", problem, "leave out one of `providers` and `upstream`"));
+    }
+    for (name, provider) in &raw.providers {
+        let at = format!("providers.{name}");
+        provider.check().map_err(under(&at))?;
+        if name == FIRST_SCOPE || !is_plain(name) {
+            let remedy = "write lower-case letters, digits and dashes; `embed` is the first scope";
+            return Err(wrong(at, format!("`{name}` cannot be a scope's name"), remedy));
+        }
+    }
+    if raw.callers.len() >= CALLERS_MAX {
+        let remedy = "31 callers beside the main one";
+        return Err(wrong("callers", format!("{} of them", raw.callers.len()), remedy));
+    }
+    let scopes = || [FIRST_SCOPE].into_iter().chain(raw.providers.keys().map(String::as_str));
+    let mut names = vec![raw.traffic.name.as_str()];
+    let numbered = raw.callers.iter().enumerate();
+    let callers = numbered.map(|(index, caller)| (format!("callers[{index}]"), caller));
+    for (at, caller) in callers.chain([("traffic".to_owned(), &raw.traffic)]) {
+        caller.check().map_err(under(&at))?;
+        if let Some(to) = caller.to.as_deref().filter(|to| !scopes().any(|scope| scope == *to)) {
+            let known = scopes().collect::<Vec<_>>().join(", ");
+            return Err(wrong(format!("{at}.to"), format!("there is no scope `{to}`"), &known));
+        }
+        let is_main = at == "traffic";
+        if !is_main && names.contains(&caller.name.as_str()) {
+            let problem = format!("`{}` is the name of another caller", caller.name);
+            return Err(wrong(
+                format!("{at}.name"),
+                problem,
+                "give every caller a name of its own",
+            ));
+        }
+        names.push(&caller.name);
+    }
+    Ok(())
+}
+
+/// Fit for a metric's label, a model's name and the name of a quota scope.
+fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
 }
 
 fn seconds(key: &str, value: f64) -> Result<Duration, Wrong> {
@@ -332,6 +452,9 @@ mod tests {
         for name in names() {
             let scenario = Scenario::load(name).expect("a shipped scenario is right");
             assert_eq!(scenario.name, name);
+        }
+        for name in ["launch-0900", "deaf-wrapper"] {
+            let scenario = Scenario::load(name).expect("a shipped scenario is right");
             assert_eq!(scenario.onset, Duration::from_secs(10));
             assert_eq!(scenario.cures[0].flags.len(), 3, "contain changes three flags");
             let phases: Vec<_> = scenario.traffic.steps.iter().map(|step| &step.name).collect();
@@ -426,5 +549,46 @@ mod tests {
     fn an_unknown_name_lists_the_known_ones() {
         let error = Scenario::load("lunch-0900").expect_err("a typo").to_string();
         assert!(error.contains("launch-0900, deaf-wrapper"), "{error}");
+    }
+
+    #[test]
+    fn callers_scopes_and_the_application_are_checked_with_their_places() {
+        let check = |more: &str, expected: &str| {
+            let text = format!("{}\n{more}", SHIPPED[0].1);
+            let read = Scenario::parse("mine.toml", &text).map_err(|error| error.to_string());
+            match read {
+                Ok(scenario) => assert_eq!(expected, "", "{:?}", scenario.callers),
+                Err(error) => assert!(
+                    !expected.is_empty()
+                        && error.starts_with("mine.toml:")
+                        && error.contains(expected),
+                    "{error}"
+                ),
+            }
+        };
+        let caller = "[[callers]]\nname = 'a'\ntokens = { min = 1, max = 1 }\nsteps = [{ at_s = 0, rate = 1 }]\n";
+        let chat = "[providers.chat]\nrequests = { per_minute = 1 }\ntokens = { per_minute = 1 }\n";
+        check(caller, "");
+        check(&format!("{chat}{caller}to = 'chat'"), "");
+        check(&format!("{caller}to = 'chat'"), "`callers[0].to`: there is no scope `chat`; embed");
+        check(&format!("{caller}{caller}"), "`callers[1].name`: `a` is the name of another caller");
+        check(&format!("{caller}deadline_s = -1"), "`callers[0].deadline_s`: -1 is out of bounds");
+        check(
+            &format!("{caller}kind = 'robot'"),
+            "unknown variant `robot`, expected one of `user`",
+        );
+        check(&format!("{caller}job = {{ item = 1 }}"), "unknown field `item`, expected one of");
+        check(
+            &format!("{caller}job = {{ items = 1 }}"),
+            "`callers[0].steps`: there is another way",
+        );
+        check(&chat.replace("chat", "Chat"), "`providers.Chat`: `Chat` cannot be a scope's name");
+        check(&chat.replace("chat", "embed"), "`embed` is the first scope");
+        check(&format!("{chat}script = 'x'"), "`providers.chat.script`");
+        check("[app.cache]\nrepeat_ratio = 2", "`app.cache.repeat_ratio`: 2 is out of bounds");
+        check("[[app.stages]]\nname = 'x'\nlatency = { base_ms = 1 }", "`app.stages[0].name`");
+        check("[app.quality]\ngrounded = 1", "missing field `citation_valid`");
+        let upstream = "[upstream]\nurl = 'http://127.0.0.1:9'\nmodel = 'm'\n";
+        check(&format!("{chat}{upstream}"), "`providers`: there is an upstream");
     }
 }

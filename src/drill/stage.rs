@@ -13,10 +13,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::clients_http::model_of;
 use super::launcher::{Launcher, Running};
 use super::scenario::Scenario;
 use super::upstream::Upstream;
-use super::virtual_run::scope_of;
+use super::virtual_run::scopes_of;
 use crate::admission::FlagValue;
 
 /// Environment variable that hands the gateway its admin token.
@@ -159,7 +160,7 @@ impl Stage {
         // On a restart the same ports, so that nobody has to be told.
         write_config(&launcher, scenario, seed, provider, (bound.data, bound.admin))?;
         let (clients, clients_address) =
-            launch_clients(&launcher, &path, (bound.data, any), seed, total).await?;
+            launch_clients(&launcher, &path, [bound.data, bound.admin, any], seed, total).await?;
         Ok(Self {
             launcher,
             scenario: scenario.clone(),
@@ -236,7 +237,7 @@ impl Stage {
     /// # Errors
     /// [`StageError`] shows the end of its log.
     pub async fn restart(&mut self, part: Part) -> Result<(), StageError> {
-        let Addresses { provider, data, clients, .. } = self.addresses;
+        let Addresses { provider, data, admin, clients } = self.addresses;
         match (part, provider) {
             (Part::Provider, Some(listen)) => {
                 let file = &self.scenario_file;
@@ -248,7 +249,7 @@ impl Stage {
                 self.gateway = launch_gateway(&self.launcher, &self.secrets).await?.0;
             }
             (Part::Clients, _) => {
-                let at = (data, clients);
+                let at = [data, admin, clients];
                 let file = &self.scenario_file;
                 self.clients =
                     launch_clients(&self.launcher, file, at, self.seed, self.total).await?.0;
@@ -308,11 +309,12 @@ async fn launch_gateway(
 async fn launch_clients(
     launcher: &Launcher,
     scenario_file: &str,
-    (data, listen): (SocketAddr, SocketAddr),
+    [data, admin, listen]: [SocketAddr; 3],
     seed: u64,
     total: Duration,
 ) -> Result<(Running, SocketAddr), StageError> {
-    let (target, listen) = (format!("http://{data}"), listen.to_string());
+    let (target, admin) = (format!("http://{data}"), format!("http://{admin}"));
+    let listen = listen.to_string();
     let (seed, span) = (seed.to_string(), total.as_secs_f64().to_string());
     let arguments = [
         "drill-clients",
@@ -320,6 +322,8 @@ async fn launch_clients(
         scenario_file,
         "--target",
         &target,
+        "--admin",
+        &admin,
         "--seed",
         &seed,
         "--for",
@@ -367,31 +371,38 @@ fn gateway_config(
     folder: &Path,
 ) -> String {
     let quoted = |text: String| toml::Value::String(text).to_string();
-    let scope = scope_of(scenario);
     let upstream = scenario.upstream.as_ref();
-    let name = upstream.map_or_else(
-        || scope.name.to_string(),
-        |upstream| format!("{}/drill/{}", upstream.host(), upstream.model),
-    );
     let url = provider.map(|address| format!("http://{address}"));
     let url = url.or_else(|| upstream.map(|upstream| upstream.url.clone())).unwrap_or_default();
-    let mut text = format!("[[scope]]\nname = {}\n", quoted(name));
-    if provider.is_some() {
-        // The simulated provider's way of counting is known; a stranger's is not.
-        text.push_str("semantics = \"token-bucket\"\n");
-    }
-    for (key, limit) in [("rpm", scope.rpm), ("tpm", scope.tpm)] {
-        if let Some(limit) = limit {
-            let _ = writeln!(text, "{key} = {limit:?}");
+    let mut text = String::new();
+    for (place, scope) in scopes_of(scenario).iter().enumerate() {
+        let name = upstream.map_or_else(
+            || scope.name.to_string(),
+            |upstream| format!("{}/drill/{}", upstream.host(), upstream.model),
+        );
+        let _ = writeln!(text, "[[scope]]\nname = {}", quoted(name));
+        // The first takes every model that no other names.
+        if let Some(further) = place.checked_sub(1).and_then(|i| scenario.providers.get(i)) {
+            let _ = writeln!(text, "models = [{}]", quoted(model_of(place, &further.name)));
         }
+        if provider.is_some() {
+            // The simulated provider's way of counting is known; a stranger's is not.
+            text.push_str("semantics = \"token-bucket\"\n");
+        }
+        for (key, limit) in [("rpm", scope.rpm), ("tpm", scope.tpm)] {
+            if let Some(limit) = limit {
+                let _ = writeln!(text, "{key} = {limit:?}");
+            }
+        }
+        let most = scenario.max_attempts_configured;
+        let _ = writeln!(text, "max_attempts_configured = {most}\n");
     }
     let _ = write!(
         text,
-        "max_attempts_configured = {}\n\n[gateway]\ninstance = \"drill-gw\"\nlisten = \"{data}\"\n\
+        "[gateway]\ninstance = \"drill-gw\"\nlisten = \"{data}\"\n\
          admin_listen = \"{admin}\"\nupstream = {}\n\
          admin_token_env = \"{TOKEN_VARIABLE}\"\nattempt_timeout_s = {ATTEMPT_TIMEOUT_S}\n\
          state_file = {:?}\nseed = {}\n",
-        scenario.max_attempts_configured,
         quoted(url),
         folder.join("overrides.json").display().to_string(),
         // TOML integers are signed.

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use super::phases::{Phase, TimedFlip, phases};
 use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
-use super::scenario::Scenario;
+use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library};
 use crate::gateway::{Facts, Tally, render};
 use crate::ingest::{Adapter, OnePage, Page, SourceRules};
 use crate::signal::Mono;
+use crate::sim::config::ProviderConfig;
 use crate::sim::gated::GatedWorld;
-use crate::sim::world::World;
+use crate::sim::provider::Provider;
+use crate::sim::world::{ScopeProvider, World};
 
 /// How often the world is looked at between events: the age of the queue, once a second the metrics.
 const LOOK: Duration = Duration::from_millis(200);
@@ -20,18 +22,34 @@ const LOOKS_PER_SCRAPE: u64 = 5;
 /// Longest drain.
 const DRAIN_MAX: Duration = Duration::from_mins(1);
 
-/// Name of the drill's quota scope.
-pub const SCOPE: &str = "sim/drill/embed";
-
-/// The scope that a scenario's quota makes.
+/// The full name of a scenario's quota scope.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
+pub fn scope_name(scope: &str) -> String {
+    format!("sim/drill/{scope}")
+}
+
+/// The scope that the quota of a scenario's first provider makes.
+#[must_use]
 pub fn scope_of(scenario: &Scenario) -> ScopeConfig {
+    scope_config(FIRST_SCOPE, &scenario.provider, scenario.max_attempts_configured)
+}
+
+/// The scopes that a scenario's quotas make, the first first.
+#[must_use]
+pub fn scopes_of(scenario: &Scenario) -> Vec<ScopeConfig> {
+    let config = |scope: &ScopeProvider| {
+        scope_config(&scope.name, &scope.provider, scenario.max_attempts_configured)
+    };
+    scenario.scopes().iter().map(config).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
+fn scope_config(name: &str, provider: &ProviderConfig, max_attempts: u32) -> ScopeConfig {
     ScopeConfig {
-        rpm: Some(scenario.provider.requests.per_minute.get() as f64),
-        tpm: Some(scenario.provider.tokens.per_minute.get() as f64),
-        max_attempts_configured: Some(scenario.max_attempts_configured),
-        ..ScopeConfig::named(SCOPE).with_buckets()
+        rpm: Some(provider.requests.per_minute.get() as f64),
+        tpm: Some(provider.tokens.per_minute.get() as f64),
+        max_attempts_configured: Some(max_attempts),
+        ..ScopeConfig::named(scope_name(name).as_str()).with_buckets()
     }
 }
 
@@ -62,7 +80,7 @@ pub fn run(
     for (key, value) in &scenario.flags {
         settings.set(key, value.clone())?;
     }
-    let gate = GatedWorld::new(scope_of(scenario), settings, seed);
+    let gate = GatedWorld::with_scopes(scopes_of(scenario), settings, seed);
     let mut run = Run {
         world: World::new(&scenario.world(seed), gate),
         own: OnePage::new("gateway", SourceRules::new(Adapter::weir())),
@@ -102,7 +120,7 @@ pub fn run(
             oldest_age_max_s,
         }));
     }
-    let ledger = run.world.provider().ledger();
+    let ledger = run.ledger();
     Ok(Report {
         scenario: scenario.name.clone(),
         seed,
@@ -111,12 +129,7 @@ pub fn run(
         phases: reports,
         verdicts: run.verdicts,
         flags: set,
-        ledger: Some(LedgerReport {
-            originals: ledger.originals(),
-            attempts: ledger.attempts(),
-            provider_429: ledger.answered(429),
-            tokens_sent: ledger.tokens().0,
-        }),
+        ledger: Some(ledger),
         virtual_clock: true,
         remarks: Vec::new(),
     })
@@ -135,6 +148,18 @@ impl Run {
     fn mark(&mut self) -> Tally {
         let now = self.world.now();
         Tally::mark(self.world.gate_mut().marking(), now)
+    }
+
+    /// What the providers of all scopes counted.
+    fn ledger(&self) -> LedgerReport {
+        let mut sum = LedgerReport::default();
+        for ledger in self.world.providers().iter().map(Provider::ledger) {
+            sum.originals += ledger.originals();
+            sum.attempts += ledger.attempts();
+            sum.provider_429 += ledger.answered(429);
+            sum.tokens_sent += ledger.tokens().0;
+        }
+        sum
     }
 
     fn until(&mut self, end: Mono) {

@@ -41,8 +41,14 @@ impl GatedWorld {
     /// A gate with one scope.
     #[must_use]
     pub fn new(scope: ScopeConfig, settings: Settings, seed: u64) -> Self {
+        Self::with_scopes(vec![scope], settings, seed)
+    }
+
+    /// A gate with these scopes, in the order of the world's providers.
+    #[must_use]
+    pub fn with_scopes(scopes: Vec<ScopeConfig>, settings: Settings, seed: u64) -> Self {
         Self {
-            gate: Gate::new(vec![scope], settings, seed, Mono::START),
+            gate: Gate::new(scopes, settings, seed, Mono::START),
             waiting: BTreeMap::new(),
             attempts: BTreeMap::new(),
             attempted: 0,
@@ -126,7 +132,7 @@ impl GateModel for GatedWorld {
         // Identities are counted up in the world and hashed behind sockets: spread them alike.
         let identity = request.identity.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
         let offer = Offer {
-            scope: ScopeId(0),
+            scope: ScopeId(request.scope),
             identity,
             lane: match request.lane {
                 Lane::Interactive => GateLane::Interactive,
@@ -134,7 +140,7 @@ impl GateModel for GatedWorld {
             },
             tenant: Arc::from(format!("tenant-{}", request.tenant)),
             guess: guess_tokens(usize::try_from(bytes).unwrap_or(usize::MAX), 0),
-            backfill: false,
+            backfill: request.backfill,
             weight: 1.0,
             repeatable: true,
             deferrable: false,
@@ -172,6 +178,10 @@ impl GateModel for GatedWorld {
     fn handle_timeout(&mut self, now: Mono) {
         self.gate.handle_timeout(now);
         self.translate(now);
+    }
+
+    fn may_cache(&self) -> bool {
+        self.gate.settings().cache
     }
 
     fn poll_effect(&mut self) -> Option<GateEffect> {

@@ -5,8 +5,10 @@
 //! the same seed gives the same bits. `world` joins the parts on a virtual clock, with whatever gate is
 //! put between them.
 
+pub mod app;
 pub mod arrivals;
 mod bucket;
+pub mod callers;
 pub mod config;
 pub mod controls;
 pub mod gated;

@@ -17,11 +17,17 @@ pub struct OfferedRequest {
     pub id: u64,
     /// The original.
     pub identity: u128,
-    /// Its size.
+    /// The quota scope that it goes to, as an index.
+    pub scope: usize,
+    /// The size of its request.
     pub tokens: Tokens,
+    /// The size of its answer, where there will be one.
+    pub output: Tokens,
     /// Its lane.
     pub lane: Lane,
-    /// Its tenant, as an index.
+    /// In the batch lane: whether it stands behind production ingest.
+    pub backfill: bool,
+    /// Its tenant, as an index over the tenants of all callers.
     pub tenant: usize,
     /// `x-stainless-retry-count`.
     pub retry_count: u32,
@@ -62,6 +68,10 @@ pub trait GateModel {
     fn handle_timeout(&mut self, now: Mono);
     /// What to do; drained until `None` after every call above.
     fn poll_effect(&mut self) -> Option<GateEffect>;
+    /// Whether the application may answer from its cache, where that is a flag of the gate's.
+    fn may_cache(&self) -> bool {
+        true
+    }
     /// When `handle_timeout` is wanted next. After `handle_timeout(t)` it lies after `t`.
     fn poll_timeout(&self) -> Option<Mono>;
 }

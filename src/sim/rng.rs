@@ -8,8 +8,8 @@ use rand_pcg::Pcg64;
 /// Who draws.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stream {
-    /// The arrival process.
-    Arrivals,
+    /// What the caller at this place asks for.
+    Arrivals(usize),
     /// The provider's latencies and faults.
     Provider,
     /// How late timers fire.
@@ -18,19 +18,37 @@ pub(super) enum Stream {
     Departures,
     /// What a control of `controls` decides by chance.
     Controls,
+    /// The application around the calls.
+    Application,
+    /// What one item of a job is like.
+    Item {
+        /// The job's caller.
+        caller: usize,
+        /// The item.
+        number: u32,
+    },
     /// One original's jitter and resubmission.
     Original(u64),
 }
 
+/// Where the streams of callers begin; originals count up from 3 and never get there.
+const CALLERS: u128 = 1 << 100;
+
 /// The generator of `stream` for `seed`.
 pub(super) fn seeded(seed: u64, stream: Stream) -> Pcg64 {
     let number = match stream {
-        Stream::Arrivals => 0,
+        Stream::Arrivals(0) => 0,
         Stream::Provider => 1,
         Stream::Timers => 2,
         // Originals count up from 3; these stand where none of them gets.
         Stream::Departures => u128::MAX,
         Stream::Controls => u128::MAX - 1,
+        Stream::Application => u128::MAX - 2,
+        // Callers are few; each has a range of its own, far from the others.
+        Stream::Arrivals(caller) => CALLERS + ((caller as u128) << 64),
+        Stream::Item { caller, number } => {
+            CALLERS + ((caller as u128) << 64) + 1 + u128::from(number)
+        }
         Stream::Original(index) => 3 + u128::from(index),
     };
     Pcg64::new(mixed(seed, number), number)

@@ -11,11 +11,13 @@ pub use spy::{Charge, Spy};
 use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
 use weir::dialect::Dialect;
 use weir::signal::Mono;
-use weir::sim::arrivals::{ArrivalsConfig, RateStep, TenantShare, TokenRange};
+use weir::sim::app::AppConfig;
+use weir::sim::arrivals::{RateStep, TenantShare};
+use weir::sim::callers::{CallerConfig, Leaves, TokenRange};
 use weir::sim::config::{LatencyConfig, MeterConfig, ProviderConfig, ProviderStep};
 use weir::sim::gated::GatedWorld;
 use weir::sim::layers::{FrontendConfig, LayersConfig, SdkConfig, Stack, WrapperConfig};
-use weir::sim::world::{Patience, World, WorldConfig};
+use weir::sim::world::{Patience, ScopeProvider, World, WorldConfig};
 
 /// The window of every quota here.
 pub const WINDOW: Duration = Duration::from_mins(1);
@@ -75,6 +77,7 @@ fn patience() -> impl Strategy<Value = Patience> {
         deadline,
         leaving_ratio,
         leaves_within: Duration::from_millis(within_ms),
+        noticed: true,
     })
 }
 
@@ -179,29 +182,39 @@ impl Plan {
         let dead =
             self.dead_from_s.map(|at_s| ProviderStep { at_s, hard_quota: Some(true), ..step });
         let rate = self.load * self.requests_per_s.min(self.tokens_carry_per_s);
-        let named = |rate, at_s| RateStep { name: "step".to_owned(), at_s, rate };
+        let named =
+            |rate, at_s| RateStep { name: "step".to_owned(), at_s, rate, ..RateStep::default() };
         let tenant = |(place, weight): (usize, &f64)| TenantShare {
             name: format!("tenant-{place}"),
             weight: *weight,
         };
+        let provider = ProviderConfig {
+            dialect: Dialect::default(),
+            concurrency_cap: None,
+            script: self.script.to_owned(),
+            requests: meter(self.rpm()),
+            tokens: meter(self.tpm()),
+            latency: LatencyConfig { timeout_ms: 3_000.0, ..LatencyConfig::default() },
+            steps: [step].into_iter().chain(dead).collect(),
+        };
+        let Patience { deadline, leaving_ratio, leaves_within, noticed } = self.patience;
+        let caller = CallerConfig {
+            batch_ratio: self.batch_ratio,
+            steps: vec![named(rate, 0.0), named(0.0, f64::from(TRAFFIC_S))],
+            tenants: self.tenants.iter().enumerate().map(tenant).collect(),
+            deadline_s: deadline.map(|deadline| deadline.as_secs_f64()),
+            leaves: Some(Leaves {
+                ratio: leaving_ratio,
+                within_s: leaves_within.as_secs_f64(),
+                noticed,
+            }),
+            ..CallerConfig::sized(self.sizes.into())
+        };
         WorldConfig {
-            provider: ProviderConfig {
-                dialect: Dialect::default(),
-                concurrency_cap: None,
-                script: self.script.to_owned(),
-                requests: meter(self.rpm()),
-                tokens: meter(self.tpm()),
-                latency: LatencyConfig { timeout_ms: 3_000.0, ..LatencyConfig::default() },
-                steps: [step].into_iter().chain(dead).collect(),
-            },
-            arrivals: ArrivalsConfig {
-                tokens: self.sizes,
-                batch_ratio: self.batch_ratio,
-                steps: vec![named(rate, 0.0), named(0.0, f64::from(TRAFFIC_S))],
-                tenants: self.tenants.iter().enumerate().map(tenant).collect(),
-            },
+            providers: vec![ScopeProvider { name: "embed".to_owned(), provider }],
+            callers: vec![caller],
             layers: Stack::from(&self.layers),
-            patience: self.patience,
+            app: AppConfig::default(),
             seed: self.seed,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::dialect::Meter;
-use crate::sim::arrivals::TokenRange;
+use crate::sim::callers::Sizes;
 use crate::sim::config::ProviderConfig;
 
 /// The limits of the meter that binds, over time.
@@ -17,10 +17,10 @@ pub struct Quota {
 impl Quota {
     /// The quota of `provider` for originals of these sizes. The meter binds that carries fewer of them.
     #[must_use]
-    pub fn of(provider: &ProviderConfig, sizes: TokenRange) -> Self {
+    pub fn of(provider: &ProviderConfig, sizes: &Sizes) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
         let per_second = |per_minute: std::num::NonZeroU64| per_minute.get() as f64 / 60.0;
-        let mean_tokens = f64::midpoint(f64::from(sizes.min), f64::from(sizes.max));
+        let mean_tokens = sizes.mean();
         let tokens = per_second(provider.tokens.per_minute);
         let requests = per_second(provider.requests.per_minute);
         let tokens_bind = tokens / mean_tokens <= requests;
@@ -61,10 +61,11 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::callers::TokenRange;
 
     fn quota(text: &str, max: u32) -> Quota {
         let provider: ProviderConfig = toml::from_str(text).expect("fits");
-        Quota::of(&provider, TokenRange { min: 300, max })
+        Quota::of(&provider, &TokenRange { min: 300, max }.into())
     }
 
     const LAUNCH: &str = "requests = { per_minute = 6000 }\ntokens = { per_minute = 1_200_000 }\n";

@@ -76,7 +76,8 @@ impl Surge {
             let last = steps.last().map_or(from, |step| Duration::from_secs_f64(step.at_s));
             let to = from.max(last) + SURGE;
             let rate = calm.rate;
-            steps.push(RateStep { name: "after".to_owned(), at_s: to.as_secs_f64(), rate });
+            let (name, at_s) = ("after".to_owned(), to.as_secs_f64());
+            steps.push(RateStep { name, at_s, rate, ..RateStep::default() });
             to
         };
         let total = total.unwrap_or(to + AFTER);
@@ -98,6 +99,7 @@ mod tests {
             name: "step".to_owned(),
             at_s: f64::from(*at_s),
             rate: *rate,
+            ..RateStep::default()
         };
         rates.iter().map(step).collect()
     }

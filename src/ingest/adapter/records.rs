@@ -25,14 +25,14 @@ impl<'a> Evaluation<'a> {
         Ok(exact(Value::Map(counted.map(|(key, n)| (key, Value::Number(n))).collect())))
     }
 
-    /// The known parts of a record; unknown when none is.
+    /// The known parts of a record; unknown when none is. A dot in a part's name is a record within.
     pub(super) fn parts(&self, parts: &'a [(String, Part)]) -> Said {
         let mut known = BTreeMap::new();
         let mut first: Option<Unknown> = None;
         for (name, part) in parts {
             match self.part(part) {
                 Ok(value) => {
-                    known.insert(name.clone(), value);
+                    insert_part(&mut known, name, value);
                 }
                 Err(unknown) => {
                     first.get_or_insert(unknown);
@@ -96,6 +96,17 @@ impl<'a> Evaluation<'a> {
             }
         }
         Ok(exact(Value::List(rows.into_iter().map(Value::Map).collect())))
+    }
+}
+
+fn insert_part(record: &mut BTreeMap<String, Value>, name: &str, value: Value) {
+    let Some((outer, inner)) = name.split_once('.') else {
+        record.insert(name.to_owned(), value);
+        return;
+    };
+    let within = record.entry(outer.to_owned()).or_insert_with(|| Value::Map(BTreeMap::new()));
+    if let Value::Map(within) = within {
+        insert_part(within, inner, value);
     }
 }
 

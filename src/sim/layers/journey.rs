@@ -68,11 +68,17 @@ impl Place {
 /// Calls that each layer made to the one below it, outermost first; the innermost's are requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerCalls {
+    begun: u64,
     calls: [u64; LAYERS_MAX],
     depth: usize,
 }
 
 impl LayerCalls {
+    /// Counts an original, whose first request follows.
+    pub const fn begin(&mut self) {
+        self.begun += 1;
+    }
+
     /// Counts one request in every layer that made a call for it.
     pub fn count(&mut self, place: &Place) {
         self.depth = place.depth;
@@ -87,9 +93,16 @@ impl LayerCalls {
         self.depth.checked_sub(1).map_or(0, |innermost| self.calls[innermost])
     }
 
-    /// The layers of `stack` with their calls, outermost first.
-    pub fn by_layer<'a>(&'a self, stack: &'a Stack) -> impl Iterator<Item = (&'a str, u64)> {
-        stack.names().zip(self.calls)
+    /// The layers of `stack` with their calls and those of the layer above, outermost first; above
+    /// the outermost are the originals.
+    pub fn by_layer<'a>(
+        &self,
+        stack: &'a Stack,
+    ) -> impl Iterator<Item = (&'a str, u64, u64)> + use<'a> {
+        let (begun, calls) = (self.begun, self.calls);
+        let above = [begun].into_iter().chain(calls);
+        let counts = calls.into_iter().zip(above);
+        stack.names().zip(counts).map(|(name, (own, above))| (name, own, above))
     }
 }
 

@@ -5,21 +5,32 @@ use std::collections::VecDeque;
 use super::*;
 use crate::sim::layers::{AnswerSeen, LayersConfig, WrapperConfig};
 
+fn scope(name: &str, provider: &str) -> ScopeProvider {
+    let provider: ProviderConfig = toml::from_str(provider).expect("fits");
+    provider.check().expect("in bounds");
+    ScopeProvider { name: name.to_owned(), provider }
+}
+
+fn caller(text: &str) -> CallerConfig {
+    let caller: CallerConfig = toml::from_str(text).expect("fits");
+    caller.check().expect("in bounds");
+    caller
+}
+
 /// The default drill of the design's section 7.
 fn launch_config(seed: u64) -> WorldConfig {
     WorldConfig {
-        provider: toml::from_str(
+        providers: vec![scope(
+            "embed",
             "requests = { per_minute = 6000, start = 3000 }\n\
              tokens = { per_minute = 1_200_000, start = 36_000 }",
-        )
-        .expect("fits"),
-        arrivals: toml::from_str(
+        )],
+        callers: vec![caller(
             "tokens = { min = 300, max = 300 }\n\
              steps = [{ name = 'calm', at_s = 0, rate = 60 }, { name = 'storm', at_s = 10, rate = 180 }]",
-        )
-        .expect("fits"),
+        )],
         layers: Stack::default(),
-        patience: Patience::default(),
+        app: AppConfig::default(),
         seed,
     }
 }
@@ -85,7 +96,10 @@ fn stop_and_drain_account_for_every_original() {
     let counts = world.counts();
     assert_eq!(counts.originals, counts.served + counts.failed);
     assert_eq!(counts.originals_attempted, world.provider().ledger().originals());
-    assert_eq!((counts.offered, counts.calls.requests()), (counts.attempts, counts.attempts));
+    assert_eq!(
+        (counts.offered, world.tallies()[0].calls[0].requests()),
+        (counts.attempts, counts.attempts)
+    );
     assert_eq!(world.provider().in_flight(), 0);
 }
 
@@ -129,4 +143,152 @@ fn a_told_stop_leaves_only_people_and_deaf_wrappers_to_repeat() {
     let (obeying, deaf) = (multiplication(false), multiplication(true));
     assert!((1.15..1.25).contains(&obeying), "one in five resubmits, not {obeying}");
     assert!((3.4..3.7).contains(&deaf), "three wrapper tries each time, not {deaf}");
+}
+
+/// A world in which nothing is scarce, with these callers.
+fn plenty(callers: &[&str], more_scopes: &[(&str, &str)], seed: u64) -> World<PassThrough> {
+    let wide = "requests = { per_minute = 600_000 }\ntokens = { per_minute = 600_000_000 }";
+    let further = more_scopes.iter().map(|(name, text)| scope(name, text));
+    let config = WorldConfig {
+        providers: [scope("embed", wide)].into_iter().chain(further).collect(),
+        callers: callers.iter().map(|text| caller(text)).collect(),
+        layers: Stack::default(),
+        app: AppConfig::default(),
+        seed,
+    };
+    World::new(&config, PassThrough::default())
+}
+
+fn to_its_end(world: &mut World<PassThrough>, seconds: f64) -> WorldCounts {
+    world.run_until(Mono::from_secs_f64(seconds));
+    world.stop();
+    assert!(world.drain(Duration::from_secs(60)), "everything ends");
+    world.counts()
+}
+
+const SIZE: &str = "tokens = { min = 10, max = 10 }\n";
+
+#[test]
+fn callers_call_their_own_scopes_and_each_has_its_own_chance() {
+    let main = format!("{SIZE}steps = [{{ at_s = 0, rate = 50 }}]");
+    let other = format!(
+        "name = 'chat'\nto = 'chat'\n{SIZE}output_tokens = {{ min = 5, max = 5 }}\n\
+         steps = [{{ at_s = 0, rate = 50 }}]"
+    );
+    let scarce = "requests = { per_minute = 60 }\ntokens = { per_minute = 600 }";
+    let mut alone = plenty(&[&main], &[], 3);
+    let mut both = plenty(&[&main, &other], &[("chat", scarce)], 3);
+    let alone = to_its_end(&mut alone, 60.0);
+    to_its_end(&mut both, 60.0);
+    let [embed, chat] = both.tallies() else { panic!("two scopes") };
+    assert_eq!(embed.totals.originals, alone.originals, "the other caller changes nothing for it");
+    assert_eq!((embed.totals.failed, embed.totals.failures), (0, 0), "nor does its storm");
+    assert!(chat.totals.failures > 1_000, "{:?}", chat.totals);
+    let charged = both.providers()[1].ledger().tokens();
+    assert_eq!(charged, Tokens(15 * chat.totals.served), "answers are charged too");
+}
+
+#[test]
+fn a_job_ends_when_its_items_do_and_a_cron_is_in_step() {
+    let job =
+        format!("name = 'job'\nkind = 'job'\n{SIZE}job = {{ items = 40, at_s = 5, workers = 4 }}");
+    let cron = format!("name = 'cron'\n{SIZE}fan_out = 20\ncron = {{ every_s = 10, at_s = 1 }}");
+    let mut world = plenty(&[&job, &cron], &[], 1);
+    world.run_until(Mono::from_secs_f64(4.9));
+    assert_eq!(world.counts().originals, 20, "one task of the cron");
+    world.run_until(Mono::from_secs_f64(5.0));
+    assert_eq!(world.counts().originals, 24, "one item for each worker");
+    let counts = to_its_end(&mut world, 45.0);
+    assert_eq!(counts.originals, 40 + 5 * 20);
+    let items = world.tallies()[0].items().expect("there is a job");
+    assert_eq!((items.listed, items.done, items.duplicates), (40, 40, 0));
+    assert_eq!(world.tallies()[0].totals.tasks_done, 5);
+}
+
+#[test]
+fn an_agent_that_goes_round_makes_many_successful_calls_of_one_original() {
+    let agent = format!(
+        "name = 'agent'\nkind = 'agent'\n{SIZE}calls_per_task = 8\nsteps = [{{ at_s = 0, rate = 2 }}]"
+    );
+    let mut world = plenty(&[&agent], &[], 1);
+    to_its_end(&mut world, 60.0);
+    let Totals { chains, served, final_answers, .. } = world.tallies()[0].totals;
+    assert!(served > chains * 7 && served <= chains * 8, "{served} of {chains}");
+    assert!(final_answers > 80 && final_answers <= chains, "{final_answers} of {chains}");
+}
+
+#[test]
+fn a_poisoned_item_fails_the_same_way_every_time() {
+    let job = format!(
+        "name = 'job'\n{SIZE}poisoned_ratio = 0.2\n\
+         job = {{ items = 50, workers = 2, requeues = 20, requeue_after_s = 1 }}"
+    );
+    let mut world = plenty(&[&job], &[], 1);
+    let counts = to_its_end(&mut world, 120.0);
+    let tally = &world.tallies()[0];
+    let items = tally.items().expect("there is a job");
+    assert_eq!(items.done + items.given_up, 50);
+    assert!((4..20).contains(&items.given_up), "{items:?}");
+    assert_eq!(items.begun, items.done + 21 * items.given_up);
+    assert_eq!(counts.failed, 21 * items.given_up);
+    assert!(tally.totals.failures_of_few * 10 > tally.totals.failures * 9, "{:?}", tally.totals);
+}
+
+#[test]
+fn people_who_leave_unnoticed_leave_work_behind() {
+    let leaving = |noticed| {
+        let text = format!(
+            "{SIZE}steps = [{{ at_s = 0, rate = 50 }}]\n\
+             leaves = {{ ratio = 1, within_s = 0.1, noticed = {noticed} }}"
+        );
+        let mut world = plenty(&[&text], &[], 1);
+        world.run_until(Mono::from_secs_f64(30.0));
+        let (open, orphans) = (world.tallies()[0].open, world.tallies()[0].orphans);
+        to_its_end(&mut world, 31.0);
+        (world.tallies()[0].totals, open, orphans)
+    };
+    let (seen, _, orphans) = leaving(true);
+    assert_eq!((orphans, seen.undelivered), (0, 0));
+    assert!(seen.hung_up > 1_000 && seen.hung_up == seen.left, "{seen:?}");
+    let (unseen, open, orphans) = leaving(false);
+    assert!(orphans * 2 > open, "{orphans} of {open}");
+    assert_eq!(unseen.hung_up, 0);
+    assert!(unseen.undelivered > 1_000, "{unseen:?}");
+    assert_eq!(unseen.originals, unseen.served + unseen.failed);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(24))]
+    #[test]
+    fn every_call_and_every_item_is_accounted_for(
+        seed in proptest::prelude::any::<u64>(),
+        (rate, fan_out, rounds) in (1_u32..30, 1_u32..5, 1_u32..4),
+        (items, workers, requeues) in (1_u32..60, 1_u32..9, 0_u32..3),
+        (poisoned, leaving) in (0.0..0.5, 0.0..0.5),
+        noticed in proptest::prelude::any::<bool>(),
+        rpm in 60_u32..6_000,
+    ) {
+        let open_loop = format!(
+            "{SIZE}steps = [{{ at_s = 0, rate = {rate}, ramp_s = 5 }}]\nfan_out = {fan_out}\n\
+             calls_per_task = {rounds}\npoisoned_ratio = {poisoned}\ndeadline_s = 3\n\
+             leaves = {{ ratio = {leaving}, within_s = 2, noticed = {noticed} }}"
+        );
+        let job = format!(
+            "name = 'job'\n{SIZE}poisoned_ratio = {poisoned}\njob = {{ items = {items}, workers = {workers},\
+             requeues = {requeues}, requeue_after_s = 1, every_s = 8, redeliver_s = 2 }}"
+        );
+        let tight = format!("requests = {{ per_minute = {rpm}, start = 10 }}\ntokens = {{ per_minute = 600_000 }}");
+        let mut config = launch_config(seed);
+        config.providers = vec![scope("embed", &tight)];
+        config.callers = vec![caller(&open_loop), caller(&job)];
+        let mut world = World::new(&config, PassThrough::default());
+        let counts = to_its_end(&mut world, 20.0);
+        let tally = &world.tallies()[0];
+        proptest::prop_assert_eq!(counts.originals, counts.served + counts.failed);
+        proptest::prop_assert_eq!((tally.open, tally.orphans, tally.in_flight, tally.waiting), (0, 0, 0, 0));
+        proptest::prop_assert_eq!(counts.attempts, counts.offered);
+        proptest::prop_assert_eq!(counts.originals_attempted, world.provider().ledger().originals());
+        let mut again = World::new(&config, PassThrough::default());
+        proptest::prop_assert_eq!(to_its_end(&mut again, 20.0), counts, "the same seed, the same run");
+    }
 }

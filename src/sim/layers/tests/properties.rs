@@ -55,7 +55,7 @@ proptest! {
         let stack = parse(&format!("{outer}[[layers]]\nuse = '{inner}'")).expect("right");
         let run = run(&stack, seed, input);
         prop_assert!(matches!(run.end, Step::Served | Step::Failed));
-        let calls: Vec<u64> = run.calls.by_layer(&stack).map(|(_, calls)| calls).collect();
+        let calls: Vec<u64> = run.calls.by_layer(&stack).map(|(_, calls, _)| calls).collect();
         prop_assert_eq!(calls.last().copied(), u64::try_from(run.attempts()).ok());
         let mut above = 1;
         for (calls, tries) in calls.iter().zip(most_tries(&stack)) {
@@ -75,7 +75,7 @@ proptest! {
         let stack = parse(&text).expect("right");
         let run = run(&stack, seed, Input::Answer(refusal(503)));
         let mut calls = 1;
-        for ((_, counted), tries) in run.calls.by_layer(&stack).zip(&tries) {
+        for ((_, counted, _), tries) in run.calls.by_layer(&stack).zip(&tries) {
             calls *= u64::from(*tries);
             prop_assert_eq!(counted, calls);
         }

@@ -111,7 +111,7 @@ fn calls_are_counted_by_layer() {
     let stack = client("langchain-with-retry", "");
     let run = run(&stack, 1, Input::Answer(refusal(429)));
     let calls: Vec<_> = run.calls.by_layer(&stack).collect();
-    assert_eq!(calls, [("langchain-with-retry", 3), ("openai-python", 9)]);
+    assert_eq!(calls, [("langchain-with-retry", 3, 0), ("openai-python", 9, 3)]);
     assert_eq!((run.calls.requests(), run.end), (9, Step::Failed));
 }
 

@@ -182,7 +182,7 @@ impl Study {
                 self.expired += 1;
                 continue;
             }
-            let call = Call { identity: 0, tokens: Tokens(300), kind: CallKind::ChatCompletions };
+            let call = Call::new(0, Tokens(300), CallKind::ChatCompletions);
             let reply = self.provider.handle_request(&call, now);
             let capped = matches!(reply.outcome, Outcome::ConcurrencyCap { .. });
             self.in_flight += 1;

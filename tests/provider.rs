@@ -241,3 +241,77 @@ async fn a_caller_that_goes_away_occupies_nothing() {
     };
     tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the call is freed");
 }
+
+#[tokio::test]
+async fn refusals_are_read_as_what_they_are_in_every_form() {
+    let empty = "requests = { per_minute = 6000 }\n\
+                 tokens = { per_minute = 6000, start = 0 }\n";
+    for (more, status, class, meter, hint) in [
+        ("hint = 'exact'", 429, Class::TransientRateLimit, Some(Meter::Tokens), true),
+        ("hint = 'none'", 429, Class::TransientRateLimit, Some(Meter::Tokens), false),
+        ("hint = 'malformed'", 429, Class::TransientRateLimit, Some(Meter::Tokens), false),
+        ("hint = 'absurd'", 429, Class::TransientRateLimit, Some(Meter::Tokens), true),
+        ("hint = 'too-early'", 429, Class::TransientRateLimit, Some(Meter::Tokens), true),
+        ("disguise = '200'", 200, Class::TransientRateLimit, Some(Meter::Tokens), false),
+        ("disguise = '403'", 403, Class::AuthOrPermission, None, false),
+        ("disguise = '500'", 500, Class::TemporaryOverload, None, false),
+        ("slow_down_ratio = 1", 429, Class::TransientRateLimit, None, true),
+        ("hard_quota = true", 429, Class::PermanentQuota, Some(Meter::Spend), false),
+        ("error_ratio = 1", 503, Class::TemporaryOverload, None, false),
+        ("error_ratio = 1, error_hint_s = 2", 503, Class::TemporaryOverload, None, true),
+        ("error_ratio = 1, error_kind = 'failed'", 500, Class::TemporaryOverload, None, false),
+        ("max_request_tokens = 1", 400, Class::BadRequest, None, false),
+    ] {
+        let steps = format!("steps = [{{ at_s = 0, {more} }}]\n");
+        let server = Server::start(&format!("{steps}{QUICK}{empty}")).await;
+        let reply = server.embed("two words").await;
+        let seen = reply.class();
+        let of = format!("{more}: {}", seen.why);
+        assert_eq!((reply.status.as_u16(), seen.class, seen.meter), (status, class, meter), "{of}");
+        assert_eq!(seen.hint.is_some(), hint, "{of}: {:?}", reply.headers);
+        assert_eq!(seen.absurd, more.contains("absurd"), "{of}");
+        let ledger = server.get("/ledger").await.json();
+        assert_eq!(ledger["tokens_sent"], 0, "{of}: refusals charge nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_counts_by_its_inputs_and_a_day_by_its_hours() {
+    let by_item = "counts_items = true\n";
+    let server = Server::start(&format!("{by_item}{QUICK}{LAUNCH}")).await;
+    let batch = json!({ "model": "m", "input": ["a", "b", "c"] }).to_string();
+    server.send(Method::POST, "/v1/embeddings", &[], &batch).await;
+    let text = server.get("/metrics").await.body;
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    for line in ["simprov_charged_requests_total 3", "simprov_items_total 3"] {
+        assert!(text.lines().any(|written| written == line), "{line} in {text}");
+    }
+    let day = "day = { requests = 10, used_ratio = 1, resets_in_s = 7200 }\n";
+    let server = Server::start(&format!("{day}{QUICK}{LAUNCH}")).await;
+    let seen = server.embed("a").await.class();
+    assert_eq!(seen.meter, Some(Meter::RequestsPerDay), "{}", seen.why);
+    assert!(seen.hint.is_some_and(|hint| hint > Duration::from_hours(1)), "{:?}", seen.hint);
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_may_be_finished_all_the_same() {
+    let slow = "completes_after_hangup = true\n\
+                latency = { base_ms = 300, spread_ms = 0, per_open_call_ms = 0 }\n";
+    let server = Server::start(&format!("{slow}{LAUNCH}")).await;
+    let left = tokio::time::timeout(Duration::from_millis(100), server.embed("a")).await;
+    assert!(left.is_err(), "the answer takes longer");
+    let page = async || {
+        let body = server.get("/metrics").await.body;
+        String::from_utf8(body.to_vec()).expect("text")
+    };
+    let has = |text: &str, line: &str| text.lines().any(|written| written == line);
+    let text = page().await;
+    assert!(has(&text, "simprov_completed_total 0"), "{text}");
+    assert!(has(&text, "simprov_in_flight 1"), "it goes on: {text}");
+    let done = async {
+        while !has(&page().await, "simprov_completed_total 1") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), done).await.expect("it is finished");
+}

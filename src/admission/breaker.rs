@@ -230,6 +230,12 @@ impl Breaker {
         }
     }
 
+    /// How long it stays open when it opens next, before that is spread.
+    #[must_use]
+    pub const fn open_for(&self) -> Duration {
+        self.open_for
+    }
+
     /// Since when it is in this state.
     #[must_use]
     pub const fn since(&self) -> Mono {

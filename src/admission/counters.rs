@@ -58,6 +58,35 @@ impl Histogram {
     }
 }
 
+/// How the store of a shared budget answered one instance, by its shell's clock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreCounters {
+    /// Decisions, from question to answer or to giving up.
+    pub took: Histogram,
+    /// Questions without an answer in time.
+    pub timeouts: u64,
+    /// Questions that failed.
+    pub errors: u64,
+}
+
+impl StoreCounters {
+    /// It answered.
+    pub fn answered(&mut self, took: Duration) {
+        self.took.observe(took);
+    }
+
+    /// It was given up.
+    pub fn timed_out(&mut self, took: Duration) {
+        self.took.observe(took);
+        self.timeouts += 1;
+    }
+
+    /// It could not be asked, or said that it cannot answer.
+    pub const fn failed(&mut self) {
+        self.errors += 1;
+    }
+}
+
 /// One value of each lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerLane<T>([T; 2]);

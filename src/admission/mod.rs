@@ -40,7 +40,7 @@ pub use concurrency::{Aimd, Crowding, Gradient, Limiter};
 pub use config::{Permits, Policy, ScopeConfig, WithoutStore};
 pub use counters::{
     Completion, Counters, Denied, Ending, Histogram, LATENCY_BOUNDS, RefusalKey, Stage,
-    TenantCounters,
+    StoreCounters, TenantCounters,
 };
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};

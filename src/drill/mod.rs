@@ -11,9 +11,12 @@ pub mod live;
 mod metrics_text;
 mod phases;
 pub mod provider_http;
+mod provider_page;
 mod provider_wire;
 mod report;
 pub mod scenario;
+#[cfg(test)]
+mod signal_tests;
 pub mod stage;
 pub mod upstream;
 pub mod virtual_run;

@@ -22,12 +22,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::dialect::{Dialect, MeterReading, write_error, write_headers};
+use crate::dialect::{Dialect, write_error, write_headers};
 use crate::drill::clients_http::model_of;
-use crate::drill::metrics_text::{Histogram, MetricsText};
-use crate::drill::provider_wire::{WireRequest, fault};
+use crate::drill::metrics_text::Histogram;
+use crate::drill::provider_page::{self, PageFacts};
+use crate::drill::provider_wire::WireRequest;
 use crate::drill::scenario::FIRST_SCOPE;
 use crate::drill::virtual_run::scope_name;
 use crate::signal::Mono;
@@ -38,6 +39,8 @@ use crate::sim::world::ScopeProvider;
 
 /// Largest request body.
 const BODY_LEN_MAX: usize = 8 * 1024 * 1024;
+/// A wait that is neither a number nor a date.
+const MALFORMED_HINT: &str = "a moment";
 
 /// The quota scopes behind the server, the first first.
 #[derive(Clone)]
@@ -128,13 +131,25 @@ struct OpenCall {
     shared: Shared,
     call: CallId,
     since: Instant,
+    latency: Duration,
+    is_answered: bool,
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
-        inner.provider.finish(self.call);
         inner.latency.observe(self.since.elapsed());
+        if self.is_answered {
+            inner.provider.finish(self.call);
+        } else if inner.provider.hang_up(self.call) {
+            // Nobody reads what it works on from here.
+            let (shared, call) = (self.shared.clone(), self.call);
+            let end = self.since + self.latency;
+            tokio::spawn(async move {
+                sleep_until(end).await;
+                shared.lock().provider.finish(call);
+            });
+        }
     }
 }
 
@@ -234,27 +249,30 @@ async fn call(
         let now = inner.now();
         let reply = match &request {
             Ok(request) => {
-                let call = Call { identity, tokens: request.tokens(), kind };
+                let call =
+                    Call { items: request.items(), ..Call::new(identity, request.tokens(), kind) };
                 inner.provider.handle_request(&call, now)
             }
             Err((status, _)) => inner.provider.reject(identity, kind, *status, now),
         };
         (reply, inner.config.dialect)
     };
-    let open = OpenCall { shared, call: reply.call, since };
+    let open =
+        OpenCall { shared, call: reply.call, since, latency: reply.latency, is_answered: false };
     respond(request, &reply, open, dialect).await
 }
 
 async fn respond(
     request: Result<WireRequest, (u16, String)>,
     reply: &Reply,
-    open: OpenCall,
+    mut open: OpenCall,
     dialect: Dialect,
 ) -> Response {
     let id = format!("req_sim{}", reply.call.0);
-    let error = |outcome: &Outcome, model: &str, complaint: Option<&str>| {
-        let error = write_error(dialect, &fault(outcome, complaint), model);
-        (error.status, error.content_type, error.body)
+    let error = |model: &str, complaint: Option<&str>| {
+        let error = write_error(dialect, &reply.fault(complaint), model);
+        let status = if reply.is_disguised() { reply.status() } else { error.status };
+        (status, error.content_type, error.body)
     };
     let (status, content_type, body) = match (&request, reply.outcome) {
         (Ok(request), Outcome::Ok { .. }) => match request.events(&id) {
@@ -266,12 +284,13 @@ async fn respond(
             }
             None => (200, "application/json", request.answer(&id)),
         },
-        (Ok(request), outcome) => error(&outcome, request.model(), None),
-        (Err((_, complaint)), outcome) => error(&outcome, "none", Some(complaint)),
+        (Ok(request), _) => error(request.model(), None),
+        (Err((_, complaint)), _) => error("none", Some(complaint)),
     };
     if !reply.latency.is_zero() {
         sleep(reply.latency).await;
     }
+    open.is_answered = true;
     let response = typed(Body::from(body.to_string()), status, content_type);
     with_headers(response, reply, &id, dialect)
 }
@@ -279,11 +298,15 @@ async fn respond(
 /// Sends the events one by one; the call stays open until the last or until the reader leaves.
 fn stream(events: Vec<String>, pause: Duration, open: OpenCall) -> Body {
     let state = (events.into_iter(), open);
-    Body::from_stream(futures_util::stream::unfold(state, move |(mut events, open)| async move {
-        let event = events.next()?;
-        sleep(pause).await;
-        Some((Ok::<_, io::Error>(Bytes::from(event)), (events, open)))
-    }))
+    Body::from_stream(futures_util::stream::unfold(
+        state,
+        move |(mut events, mut open)| async move {
+            let event = events.next()?;
+            sleep(pause).await;
+            open.is_answered = events.len() == 0;
+            Some((Ok::<_, io::Error>(Bytes::from(event)), (events, open)))
+        },
+    ))
 }
 
 fn typed(body: Body, status: u16, content_type: &'static str) -> Response {
@@ -297,17 +320,22 @@ fn typed(body: Body, status: u16, content_type: &'static str) -> Response {
 fn with_headers(mut response: Response, reply: &Reply, id: &str, dialect: Dialect) -> Response {
     let headers = response.headers_mut();
     insert(headers, HeaderName::from_static("x-request-id"), id);
-    let meters = if shows_meters(&reply.outcome) { &reply.meters[..] } else { &[] };
-    let hint = reply.outcome.retry_after_ms().map(Duration::from_millis);
+    let meters = if shows_meters(reply) { &reply.meters[..] } else { &[] };
+    let hint = reply.retry_after_ms().map(Duration::from_millis);
     for (name, text) in write_headers(dialect, meters, hint, Utc::now()) {
         insert(headers, name, &text);
+    }
+    if reply.has_malformed_hint() {
+        insert(headers, header::RETRY_AFTER, MALFORMED_HINT);
     }
     response
 }
 
 /// Only answers of the limiter and successes carry the meters, as at the real provider.
-const fn shows_meters(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Ok { .. } | Outcome::RateLimited { .. } | Outcome::TooLarge { .. })
+const fn shows_meters(reply: &Reply) -> bool {
+    let of_limiter =
+        matches!(reply.outcome, Outcome::RateLimited { .. } | Outcome::TooLarge { .. });
+    matches!(reply.outcome, Outcome::Ok { .. }) || (of_limiter && !reply.is_disguised())
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, text: &str) {
@@ -405,46 +433,9 @@ async fn metrics(State(scopes): State<Scopes>) -> Response {
 
 fn metrics_text(inner: &mut Inner, scope: Option<&str>) -> String {
     let now = inner.now();
-    let meters = inner.provider.meters(now);
-    let ledger = inner.provider.ledger();
-    let mut text = MetricsText::of_scope(scope);
-    text.single("process_start_time_seconds", "gauge", inner.started_epoch_s);
-    text.family("simprov_attempts_total", "counter");
-    for (kind, count) in ledger.attempts_by_kind() {
-        let path = match kind {
-            CallKind::Embeddings => "/v1/embeddings",
-            CallKind::ChatCompletions => "/v1/chat/completions",
-            CallKind::Other => "other",
-        };
-        text.sample("simprov_attempts_total", &[("path", path)], count);
-    }
-    text.single("simprov_originals_total", "counter", ledger.originals());
-    text.family("simprov_responses_total", "counter");
-    for (key, count) in ledger.responses() {
-        let status = key.status.to_string();
-        let labels = [("status", status.as_str()), ("code", key.code), ("type", key.kind)];
-        text.sample("simprov_responses_total", &labels, count);
-    }
-    text.single("simprov_tokens_total", "counter", ledger.tokens());
-    meter_gauge(&mut text, "simprov_meter_limit", &meters, |reading| reading.limit);
-    meter_gauge(&mut text, "simprov_meter_remaining", &meters, |reading| reading.remaining);
-    text.single("simprov_in_flight", "gauge", inner.provider.in_flight());
-    text.histogram("simprov_latency_seconds", &inner.latency);
-    text.into_text()
-}
-
-fn meter_gauge(
-    text: &mut MetricsText,
-    name: &str,
-    meters: &[MeterReading],
-    value: impl Fn(&MeterReading) -> Option<f64>,
-) {
-    text.family(name, "gauge");
-    for reading in meters {
-        if let Some(value) = value(reading) {
-            text.sample(name, &[("meter", reading.meter.word())], value);
-        }
-    }
+    let Inner { provider, latency, started_epoch_s, .. } = inner;
+    let facts = PageFacts { process_start_s: *started_epoch_s, latency: Some(latency), scope };
+    provider_page::render(provider, &facts, now)
 }
 
 /// Calendar time for `process_start_time_seconds`.

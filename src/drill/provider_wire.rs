@@ -4,14 +4,10 @@
 //! The simulated tokenizer counts one token per word between white space, and one per number of a
 //! token array, so that a client can make a request of exactly the size it wants.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialect::Fault;
 use crate::signal::Tokens;
-use crate::sim::provider::Outcome;
 
 /// Floats of a simulated embedding: few, since nobody searches with them.
 const DIMENSIONS: usize = 8;
@@ -143,6 +139,14 @@ impl WireRequest {
         }
     }
 
+    /// How many inputs it has.
+    pub(super) fn items(&self) -> u32 {
+        match self {
+            Self::Embeddings { inputs, .. } => u32::try_from(inputs.len()).unwrap_or(u32::MAX),
+            Self::Chat { .. } | Self::Models => 1,
+        }
+    }
+
     /// The model that was asked for.
     pub(super) fn model(&self) -> &str {
         match self {
@@ -220,26 +224,6 @@ impl WireRequest {
             "completion_tokens": completion_tokens,
             "total_tokens": self.tokens().0,
         })
-    }
-}
-
-/// An outcome that is no success, as the fault that a dialect words.
-pub(super) fn fault<'a>(outcome: &Outcome, complaint: Option<&'a str>) -> Fault<'a> {
-    match *outcome {
-        Outcome::RateLimited { meter, limit, used, requested, .. } => {
-            let wait = Duration::from_millis(outcome.retry_after_ms().unwrap_or(1));
-            Fault::RateLimited { meter, limit, used, requested, wait }
-        }
-        Outcome::TooLarge { limit, requested } => Fault::TooLarge { limit, requested },
-        Outcome::InsufficientQuota => Fault::AccountExhausted,
-        Outcome::ConcurrencyCap { cap } => Fault::TooManyOpen { cap },
-        Outcome::ServerError { status: 503 } => Fault::Overloaded,
-        Outcome::ServerError { .. } => Fault::Failed,
-        Outcome::Timeout => Fault::TimedOut,
-        Outcome::Rejected { .. } | Outcome::Ok { .. } => {
-            let complaint = complaint.unwrap_or("Invalid request.");
-            Fault::Rejected { status: outcome.status(), complaint }
-        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::signal::{TomlError, toml_error};
 use crate::sim::app::AppConfig;
 use crate::sim::callers::{CALLERS_MAX, CallerConfig};
 use crate::sim::config::{ConfigError, ProviderConfig};
+use crate::sim::gate::GateConfig;
 use crate::sim::layers::{Layers, Stack};
 use crate::sim::world::{ScopeProvider, WorldConfig};
 
@@ -98,6 +99,8 @@ pub struct Scenario {
     pub app: AppConfig,
     /// The layers above the gate.
     pub layers: Stack,
+    /// What the gate believes, and what is wrong with it.
+    pub gate: GateConfig,
     /// What a diagnosis should say.
     pub expect: Expect,
     /// Flips that end the incident.
@@ -151,6 +154,8 @@ struct Raw {
     app: AppConfig,
     #[serde(default)]
     layers: Layers,
+    #[serde(default)]
+    gate: GateConfig,
     expect: Expect,
     #[serde(default)]
     cures: Vec<RawFlip>,
@@ -294,6 +299,7 @@ fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
     check_callers(&raw)?;
     raw.app.check().map_err(under("app"))?;
     let layers = stack_layers(&mut raw)?;
+    raw.gate.check().map_err(under("gate"))?;
     let duration = seconds("duration_s", raw.duration_s)?;
     let onset = seconds("onset_s", raw.onset_s)?;
     if !(1..=20).contains(&raw.max_attempts_configured) {
@@ -317,6 +323,7 @@ fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
         callers: raw.callers,
         app: raw.app,
         layers,
+        gate: raw.gate,
         expect: raw.expect,
         cures: flips("cures", raw.cures)?,
         harms: flips("harms", raw.harms)?,
@@ -495,6 +502,13 @@ mod tests {
         check("start = 3_000", "start = -1", "`provider.requests.start`: invalid value");
         check("tries = 3", "tries = 0", "`layers.sdk.tries`: 0 is out of bounds");
         check("max_attempts_configured = 3", "max_attempts_configured = 0", "1 to 20");
+        check("[expect]", "[gate]\ninstances = 99\n[expect]", "`gate.instances`: 99 is out of");
+        check("[expect]", "[gate.faults]\nheader = false\n[expect]", "unknown field `header`");
+        check(
+            "[expect]",
+            "[gate.faults]\nleak = { ratio = 2 }\n[expect]",
+            "`gate.faults.leak.ratio`: 2 is out of bounds; a share from 0 to 1",
+        );
         check("[expect]", "[[expect]]\n[expect]", "mine.toml:");
     }
 

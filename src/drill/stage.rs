@@ -3,6 +3,7 @@
 //! With an upstream the gateway forwards there and no provider is simulated. A process that dies can be
 //! started again on its ports, as an orchestrator would.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use super::scenario::Scenario;
 use super::upstream::Upstream;
 use super::virtual_run::scopes_of;
 use crate::admission::FlagValue;
+use crate::sim::gate::GateFaults;
 
 /// Environment variable that hands the gateway its admin token.
 const TOKEN_VARIABLE: &str = "WEIR_DRILL_ADMIN_TOKEN";
@@ -389,10 +391,15 @@ fn gateway_config(
             // The simulated provider's way of counting is known; a stranger's is not.
             text.push_str("semantics = \"token-bucket\"\n");
         }
-        for (key, limit) in [("rpm", scope.rpm), ("tpm", scope.tpm)] {
+        let limits =
+            [("rpm", scope.rpm), ("tpm", scope.tpm), ("rpd", scope.rpd), ("tpd", scope.tpd)];
+        for (key, limit) in limits {
             if let Some(limit) = limit {
                 let _ = writeln!(text, "{key} = {limit:?}");
             }
+        }
+        if let Some(most) = scope.concurrency {
+            let _ = writeln!(text, "concurrency = {most}");
         }
         let most = scenario.max_attempts_configured;
         let _ = writeln!(text, "max_attempts_configured = {most}\n");
@@ -408,6 +415,9 @@ fn gateway_config(
         // TOML integers are signed.
         seed & (u64::MAX >> 1),
     );
+    if !scenario.gate.faults.is_none() {
+        text.push_str("drill = true\n");
+    }
     if let Some(variable) = upstream.and_then(|upstream| upstream.key_env.clone()) {
         let _ = writeln!(text, "upstream_key_env = {}", quoted(variable));
     }
@@ -419,5 +429,52 @@ fn gateway_config(
         };
         let _ = writeln!(text, "{key:?} = {value}");
     }
-    text
+    text + &faults_table(&scenario.gate.faults)
+}
+
+/// `[gateway.faults]`; nothing where nothing is wrong.
+fn faults_table(faults: &GateFaults) -> String {
+    if faults.is_none() {
+        return String::new();
+    }
+    let table = BTreeMap::from([("gateway", BTreeMap::from([("faults", faults)]))]);
+    let table = toml::to_string(&table).expect("numbers, words and tables are TOML");
+    format!("\n{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::{GatewayConfig, ScopeEntry};
+
+    #[derive(Deserialize)]
+    struct Written {
+        gateway: GatewayConfig,
+        scope: Vec<ScopeEntry>,
+    }
+
+    fn written(gate: &str) -> Written {
+        let source = Scenario::source("launch-0900").expect("it ships");
+        let scenario = Scenario::parse("mine.toml", &format!("{source}\n{gate}")).expect("right");
+        let any = any_port();
+        let text = gateway_config(&scenario, 1, Some(any), (any, any), Path::new("/nowhere"));
+        toml::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    #[test]
+    fn the_gateway_is_told_what_it_believes_and_what_is_wrong_with_it() {
+        let sound = written("");
+        assert!(!sound.gateway.drill && sound.gateway.faults.is_none());
+        assert_eq!((sound.scope[0].rpm, sound.scope[0].concurrency), (Some(6_000.0), None));
+        let ill = written(
+            "[gate]\ntpm = 60_000\nconcurrency = 8\n[gate.faults]\nheaders = false\n\
+             leak = { ratio = 0.25, from_s = 10 }\nbreaker = { held = 'half-open', to_s = 60 }\n\
+             store = { latency_ms = 80 }\nstall = { ms = 5 }",
+        );
+        assert_eq!((ill.scope[0].tpm, ill.scope[0].concurrency), (Some(60_000.0), Some(8)));
+        assert!(ill.gateway.drill);
+        let words = ["headers", "leak", "breaker", "store", "stall"];
+        assert_eq!(ill.gateway.faults.words(), words);
+        assert_eq!(ill.gateway.faults.leak.map(|leak| leak.from_s), Some(10.0));
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::phases::{Phase, TimedFlip, phases};
 use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
 use super::scenario::{FIRST_SCOPE, Scenario};
-use crate::admission::{FlagError, ScopeConfig, Settings};
+use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library};
 use crate::gateway::{Facts, Tally, render};
 use crate::ingest::{Adapter, OnePage, Page, SourceRules};
@@ -28,19 +28,20 @@ pub fn scope_name(scope: &str) -> String {
     format!("sim/drill/{scope}")
 }
 
-/// The scope that the quota of a scenario's first provider makes.
+/// The scope that the quota of a scenario's first provider makes, as the gate believes it to be.
 #[must_use]
 pub fn scope_of(scenario: &Scenario) -> ScopeConfig {
-    scope_config(FIRST_SCOPE, &scenario.provider, scenario.max_attempts_configured)
+    let scope = scope_config(FIRST_SCOPE, &scenario.provider, scenario.max_attempts_configured);
+    scenario.gate.believes(scope)
 }
 
-/// The scopes that a scenario's quotas make, the first first.
+/// The scopes that a scenario's quotas make, the first first. What the gate believes is of the first.
 #[must_use]
 pub fn scopes_of(scenario: &Scenario) -> Vec<ScopeConfig> {
     let config = |scope: &ScopeProvider| {
         scope_config(&scope.name, &scope.provider, scenario.max_attempts_configured)
     };
-    scenario.scopes().iter().map(config).collect()
+    [scope_of(scenario)].into_iter().chain(scenario.providers.iter().map(config)).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "limits per minute are far below 2^53")]
@@ -80,7 +81,7 @@ pub fn run(
     for (key, value) in &scenario.flags {
         settings.set(key, value.clone())?;
     }
-    let gate = GatedWorld::with_scopes(scopes_of(scenario), settings, seed);
+    let gate = GatedWorld::configured(scopes_of(scenario), &scenario.gate, settings, seed);
     let mut run = Run {
         world: World::new(&scenario.world(seed), gate),
         own: OnePage::new("gateway", SourceRules::new(Adapter::weir())),
@@ -99,7 +100,7 @@ pub fn run(
             let mut settings = run.world.gate().gate().settings().clone();
             settings.set(&flip.key, flip.value.clone())?;
             let now = run.world.now();
-            run.world.gate_mut().apply(settings, now);
+            run.world.gate_mut().apply(&settings, now);
             set.push((flip.at, flip.key.clone(), flip.value.to_string()));
         }
         let before = after;
@@ -147,7 +148,9 @@ struct Run {
 impl Run {
     fn mark(&mut self) -> Tally {
         let now = self.world.now();
-        Tally::mark(self.world.gate_mut().marking(), now)
+        let originals_attempted = self.world.gate_mut().marking().map(Gate::mark).sum();
+        let tally = Tally::of_all(self.world.gate().gates(), now);
+        Tally { originals_attempted: Some(originals_attempted), ..tally }
     }
 
     /// What the providers of all scopes counted.
@@ -177,17 +180,17 @@ impl Run {
 
     fn look(&mut self) {
         let now = self.world.now();
-        let tally = Tally::of(self.world.gate().gate(), now);
+        let tally = Tally::of_all(self.world.gate().gates(), now);
         self.oldest_age_max_s = self.oldest_age_max_s.max(tally.queue_oldest_age_s);
         if self.looks.is_multiple_of(LOOKS_PER_SCRAPE) {
-            let gate = self.world.gate().gate();
+            let world = self.world.gate();
+            let gate = world.gate();
             let facts = Facts {
                 instance: "virtual",
-                process_start_s: 0.0,
-                upstream_open: gate.scopes().iter().map(|s| u64::from(s.in_flight())).sum(),
-                config_revision: None,
-                flags_revision: 0,
-                overridden: &[],
+                upstream_open: world.open_calls(0),
+                loop_lag: Some(world.loop_lag(now)),
+                store: world.store_counters(0),
+                ..Facts::default()
             };
             let page = render(gate, &facts, now);
             let taken = self.own.accept(Page::text(&page), now);

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use subtle::ConstantTimeEq;
 
+use super::health::Health;
 use super::metrics::{self, Facts};
 use super::overrides::{Expiry, Overrides};
 use super::shell::Shell;
@@ -46,6 +47,10 @@ pub struct Admin {
     pub token: String,
     /// Name of this instance.
     pub instance: String,
+    /// What its shell measures of itself.
+    pub health: Arc<Health>,
+    /// What is wrong with it on purpose, in words.
+    pub faults: Vec<&'static str>,
     /// Start of the process, Unix time in seconds.
     pub process_start_s: f64,
     /// Fingerprint of the configuration.
@@ -82,6 +87,7 @@ impl Admin {
             let flags = self.flags();
             (flags.overridden(), flags.revision())
         };
+        let store = self.health.store().clone();
         let facts = Facts {
             instance: &self.instance,
             process_start_s: self.process_start_s,
@@ -89,6 +95,9 @@ impl Admin {
             flags_revision: revision.0,
             config_revision: Some(self.config_revision),
             overridden: &overridden,
+            loop_lag: Some(self.health.loop_lag()),
+            store: Some(&store),
+            faults: &self.faults,
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
+use crate::sim::gate::GateFaults;
 
 pub use super::config_scope::ScopeEntry;
 use super::config_scope::check_scope;
@@ -55,6 +56,12 @@ pub struct GatewayConfig {
     pub flags: BTreeMap<String, toml::Value>,
     /// Seed of every jitter; from the operating system unless given.
     pub seed: Option<u64>,
+    /// This gateway is part of a drill: `faults` may be wrong with it. Never in production.
+    #[serde(default)]
+    pub drill: bool,
+    /// For drills: what is wrong with this gateway on purpose.
+    #[serde(default)]
+    pub faults: GateFaults,
 }
 
 /// The values that a flag may have, for the schema alone: [`flag_value`] reads them.
@@ -242,11 +249,23 @@ impl GatewayConfig {
             ));
         }
         self.store.as_ref().map_or(Ok(()), StoreConfig::check)?;
+        self.check_faults()?;
         for (index, key) in self.keys.iter().enumerate() {
             let place = format!("gateway.key[{index}].weight");
             key.weight.map_or(Ok(()), |weight| positive(&place, weight, ""))?;
         }
         self.base_settings().map(drop)
+    }
+
+    fn check_faults(&self) -> Result<(), ConfigError> {
+        if !self.drill && !self.faults.is_none() {
+            let message = "makes this gateway ill on purpose, and it is not part of a drill";
+            let remedy = "take the table out, or add `drill = true` to [gateway]";
+            return Err(ConfigError::new("gateway.faults", message, remedy));
+        }
+        self.faults.check().map_err(|error| {
+            ConfigError::new(format!("gateway.faults.{}", error.key), error.problem, error.allowed)
+        })
     }
 
     /// The settings before any override.
@@ -447,6 +466,14 @@ mod tests {
             ("upstream = 'http://x'\n[flags]\nretry.owner = 9", "in quotes: \"retry.owner\""),
             ("upstream = 'http://x'\n[flags]\n'retry.owner' = []", "write gateway, client"),
             ("upstream = 'http://x'\nattempt_timeout_s = 0.0", "positive"),
+            (
+                "upstream = 'http://x'\n[faults]\nheaders = false",
+                "`gateway.faults`: makes this gateway ill on purpose",
+            ),
+            (
+                "upstream = 'http://x'\ndrill = true\n[faults]\nleak = { ratio = 2 }",
+                "`gateway.faults.leak.ratio`: 2 is out of bounds; a share from 0 to 1",
+            ),
         ];
         for (extra, expected) in cases {
             let config: GatewayConfig = toml::from_str(&text(extra)).expect("well-formed");

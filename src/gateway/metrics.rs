@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::page::Page;
 use crate::admission::{
-    Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Mode, Scope, Settings, TenantCounters,
+    BreakerState, Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Mode, Scope, Settings,
+    StoreCounters, TenantCounters,
 };
 use crate::dialect::Since;
 use crate::signal::Mono;
@@ -21,7 +22,7 @@ type ScopeHistogram = fn(&Scope) -> &Histogram;
 type KeeperGauge = fn(&Keeping, Mono) -> f64;
 
 /// What the text says beside the gate's own counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Facts<'a> {
     /// Name of this instance.
     pub instance: &'a str,
@@ -35,6 +36,12 @@ pub struct Facts<'a> {
     pub config_revision: Option<u64>,
     /// Keys of overridden flags.
     pub overridden: &'a [String],
+    /// How late the event loop of the data plane is, where that is measured.
+    pub loop_lag: Option<Duration>,
+    /// How the store of the shared budget answered, where there is one.
+    pub store: Option<&'a StoreCounters>,
+    /// What is wrong with this gate on purpose.
+    pub faults: &'a [&'static str],
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -54,11 +61,23 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
-    keeper(&mut page, scopes, now);
+    keeper(&mut page, scopes, facts.store, now);
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);
+    on_purpose(&mut page, facts);
     page.text
+}
+
+/// A gate that is ill on purpose says so.
+fn on_purpose(page: &mut Page, facts: &Facts<'_>) {
+    if facts.faults.is_empty() {
+        return;
+    }
+    page.family("weir_drill_fault_info", "gauge", "What is wrong with this gate on purpose.");
+    for fault in facts.faults {
+        page.sample("weir_drill_fault_info", &[("fault", fault)], 1.0);
+    }
 }
 
 fn work(page: &mut Page, scopes: &[Scope]) {
@@ -350,6 +369,11 @@ fn waiting(page: &mut Page, scopes: &[Scope], settings: &Settings, facts: &Facts
     for scope in scopes {
         page.sample("weir_upstream_open", &[("scope", &**scope.name())], open);
     }
+    if let Some(lag) = facts.loop_lag {
+        page.gauge(scopes, "weir_loop_lag_seconds", "How late the event loop is.", |_| {
+            lag.as_secs_f64()
+        });
+    }
 }
 
 fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
@@ -364,6 +388,16 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
     page.gauge(scopes, "weir_breaker_since_seconds", "Seconds in this state.", |s| {
         now.saturating_since(s.breaker().since()).as_secs_f64()
     });
+    page.gauge(scopes, "weir_breaker_reset_seconds", "Time that it stays open now.", |s| {
+        s.breaker().open_for().as_secs_f64()
+    });
+    page.family("weir_breaker_probe_age_seconds", "gauge", "Age of the probe that is under way.");
+    for scope in scopes {
+        if let BreakerState::HalfOpen { probe: Some(started) } = scope.breaker().state(now) {
+            let age = now.saturating_since(started).as_secs_f64();
+            page.sample("weir_breaker_probe_age_seconds", &[("scope", &**scope.name())], age);
+        }
+    }
     page.family("weir_breaker_opened_info", "gauge", "Why the breaker last opened.");
     for scope in scopes {
         if let Some(reason) = scope.breaker().reason() {
@@ -410,7 +444,7 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
 }
 
 /// How far the shared state of each scope is shared: nothing where every instance has its own.
-fn keeper(page: &mut Page, scopes: &[Scope], now: Mono) {
+fn keeper(page: &mut Page, scopes: &[Scope], store: Option<&StoreCounters>, now: Mono) {
     let kept: Vec<_> =
         scopes.iter().filter_map(|scope| Some((&**scope.name(), scope.keeping()?))).collect();
     if kept.is_empty() {
@@ -443,6 +477,21 @@ fn keeper(page: &mut Page, scopes: &[Scope], now: Mono) {
     page.family(name, "counter", "Decisions that the store did not give in time.");
     for (scope, kept) in &kept {
         page.count(name, &[("scope", scope)], kept.unanswered());
+    }
+    let Some(store) = store else { return };
+    let name = "weir_store_decision_seconds";
+    page.family(name, "histogram", "Decisions of the store, all scopes, given up ones too.");
+    for (scope, _) in &kept {
+        page.histogram(name, &[("scope", scope)], &store.took);
+    }
+    for (name, help, count) in [
+        ("weir_store_timeouts_total", "Decisions that were given up, all scopes.", store.timeouts),
+        ("weir_store_errors_total", "Decisions that failed, all scopes.", store.errors),
+    ] {
+        page.family(name, "counter", help);
+        for (scope, _) in &kept {
+            page.count(name, &[("scope", scope)], count);
+        }
     }
 }
 

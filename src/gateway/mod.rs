@@ -5,6 +5,8 @@
 mod admin;
 mod config;
 mod config_scope;
+mod faults;
+mod health;
 mod keeping;
 mod metrics;
 mod overrides;

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry};
+use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
 use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
@@ -64,6 +65,8 @@ pub struct Proxy {
     dialects: Vec<Provider>,
     /// Callers by fingerprint of the key.
     keys: BTreeMap<[u8; 32], Caller>,
+    /// What is wrong on purpose.
+    faults: Faults,
 }
 
 /// Whoever a key belongs to.
@@ -105,6 +108,7 @@ impl Proxy {
         upstream_key: Option<HeaderValue>,
         shell: Arc<Shell>,
         upstream: Arc<Upstream>,
+        faults: Faults,
     ) -> Self {
         let mut by_model = BTreeMap::new();
         let mut other_models = None;
@@ -135,6 +139,7 @@ impl Proxy {
             other_models,
             dialects: scopes.iter().map(dialect).collect(),
             keys,
+            faults,
         }
     }
 
@@ -186,6 +191,7 @@ impl Proxy {
             );
             return Ok(error(StatusCode::NOT_FOUND, "weir_no_scope", &message));
         };
+        self.faults.stall(self.shell.now());
         let offer = self.offer(&parts, &body, &peek, scope);
         let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
@@ -229,7 +235,7 @@ impl Proxy {
             repeatable: repeatable(parts),
             deferrable: false,
             tenant: named.map_or(tenant, Arc::from),
-            guess: guess_tokens(body.len(), peek.output_tokens()),
+            guess: self.faults.guess(guess_tokens(body.len(), peek.output_tokens())),
             deadline: Some(self.shell.now() + self.time_allowed(headers)),
             retry_mark: retry_mark(headers),
         }
@@ -278,7 +284,7 @@ impl Proxy {
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
                     let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
-                    let mut response = answered(ticket, held, asked);
+                    let mut response = self.answered(ticket, held, asked);
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
                 }
@@ -353,12 +359,45 @@ impl Proxy {
         let body =
             if (200..300).contains(&status) && !may_hold_error(read) { &[] } else { &**read };
         let seen = classified(&dialect::Answer { status, headers: &head.headers, body }, provider);
+        let seen = self.faults.read(seen);
         let notices = dialect::read_notices(&head.headers);
         self.shell.with(|gate, now| {
             gate.handle_notices(scope, &notices, now);
             gate.handle_head(attempt, &seen, now);
         });
         Ok(answer)
+    }
+
+    /// What was held, as the caller gets it; the ticket ends with it.
+    fn answered(&self, ticket: Ticket, held: Held, asked: Option<Asked>) -> Response<ProxyBody> {
+        match held {
+            // Nobody polls a body that has ended already.
+            Held::Stream(parts, read, body) if read.is_empty() && body.is_end_stream() => {
+                ticket.end(None);
+                Response::from_parts(passed_on(parts), Either::Left(Full::new(read)))
+            }
+            Held::Stream(parts, read, body) => {
+                let is_good = parts.status.is_success();
+                let asked = asked.filter(|_| is_good);
+                let ticket =
+                    if is_good { self.faults.leak(ticket, self.shell.now()) } else { Some(ticket) };
+                let relayed = Relayed::new(read, body, ticket, asked, self.faults.reads_usage());
+                Response::from_parts(passed_on(parts), Either::Right(relayed))
+            }
+            Held::Whole(parts, body) => {
+                ticket.end(None);
+                Response::from_parts(passed_on(parts), Either::Left(Full::new(body)))
+            }
+            Held::Fault(status, why) => {
+                ticket.end(None);
+                let code = if status == StatusCode::GATEWAY_TIMEOUT {
+                    "weir_upstream_timeout"
+                } else {
+                    "weir_upstream_unreachable"
+                };
+                error(status, code, why.as_deref().unwrap_or("the provider did not answer"))
+            }
+        }
     }
 
     fn outgoing(
@@ -458,35 +497,6 @@ fn classified(answer: &dialect::Answer<'_>, provider: Provider) -> Head {
         meter: seen.meter,
         forbids_retry: seen.should_retry == Some(false),
         meters: seen.meters,
-    }
-}
-
-/// What was held, as the caller gets it; the ticket ends with it.
-fn answered(ticket: Ticket, held: Held, asked: Option<Asked>) -> Response<ProxyBody> {
-    match held {
-        // Nobody polls a body that has ended already.
-        Held::Stream(parts, read, body) if read.is_empty() && body.is_end_stream() => {
-            ticket.end(None);
-            Response::from_parts(passed_on(parts), Either::Left(Full::new(read)))
-        }
-        Held::Stream(parts, read, body) => {
-            let asked = asked.filter(|_| parts.status.is_success());
-            let relayed = Relayed::new(read, body, ticket, asked);
-            Response::from_parts(passed_on(parts), Either::Right(relayed))
-        }
-        Held::Whole(parts, body) => {
-            ticket.end(None);
-            Response::from_parts(passed_on(parts), Either::Left(Full::new(body)))
-        }
-        Held::Fault(status, why) => {
-            ticket.end(None);
-            let code = if status == StatusCode::GATEWAY_TIMEOUT {
-                "weir_upstream_timeout"
-            } else {
-                "weir_upstream_unreachable"
-            };
-            error(status, code, why.as_deref().unwrap_or("the provider did not answer"))
-        }
     }
 }
 

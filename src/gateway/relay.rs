@@ -46,6 +46,8 @@ pub struct Relayed {
     tail: BytesMut,
     ticket: Option<Ticket>,
     asked: Option<Asked>,
+    /// Whether what the answer says of its usage counts.
+    reads_usage: bool,
     /// The model that the first part of the body names.
     model: Option<String>,
     /// The first part was looked at.
@@ -108,19 +110,21 @@ impl Body for Relayed {
 }
 
 impl Relayed {
-    /// `asked` only where the answer is a good one.
+    /// `asked` only where the answer is a good one; without a ticket its end is nobody's.
     pub(super) fn new(
         read: Bytes,
         body: Box<Answer>,
-        ticket: Ticket,
+        ticket: Option<Ticket>,
         asked: Option<Asked>,
+        reads_usage: bool,
     ) -> Self {
         Self {
             read,
             body,
             tail: BytesMut::new(),
-            ticket: Some(ticket),
+            ticket,
             asked,
+            reads_usage,
             model: None,
             begun: false,
             ended: false,
@@ -143,7 +147,7 @@ impl Relayed {
             if let (Some(asked), Some(by)) = (&self.asked, named) {
                 ticket.answered_by(asked.scope, &asked.model, by);
             }
-            let usage = dialect::usage_from_tail(&self.tail);
+            let usage = dialect::usage_from_tail(&self.tail).filter(|_| self.reads_usage);
             ticket.end(usage.map(|usage| used(&usage)));
         }
     }

@@ -13,12 +13,14 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::admin::{self, Admin};
-use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry};
+use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry, StoreConfig};
+use super::faults::Faults;
+use super::health::Health;
 use super::keeping;
 use super::overrides::Overrides;
 use super::proxy::Proxy;
 use super::shell::Shell;
-use super::store::RedisKeeper;
+use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
 use super::upstream::Upstream;
 use crate::admission::Gate;
 use crate::ingest::{Adapter, OnePage, SourceRules};
@@ -63,6 +65,7 @@ pub struct Gateway {
     token: String,
     proxy: Arc<Proxy>,
     shell: Arc<Shell>,
+    health: Arc<Health>,
 }
 
 impl Gateway {
@@ -98,7 +101,12 @@ impl Gateway {
 
         let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let gate = Gate::new(gate_scopes, flags.settings(), seed, Mono::START);
-        let shell = shell_of(gate, config)?;
+        let health = Arc::new(Health::default());
+        let shell = shell_of(gate, config, Arc::clone(&health), seed)?;
+        let words = config.faults.words();
+        if !words.is_empty() {
+            tracing::warn!(faults = words.join(", "), "this gateway is ill on purpose: a drill");
+        }
         let upstream = Upstream::new(
             config.upstream.parse().map_err(|_| ConfigError::upstream(&config.upstream))?,
         );
@@ -109,6 +117,7 @@ impl Gateway {
             upstream_key,
             Arc::clone(&shell),
             Arc::clone(&upstream),
+            Faults::new(config.faults.clone(), seed),
         );
         let data = bind(config.listen).await?;
         let admin = Admin {
@@ -118,6 +127,8 @@ impl Gateway {
             state_file: config.state_file.clone(),
             token: token.clone(),
             instance: config.instance.clone(),
+            health: Arc::clone(&health),
+            faults: words,
             process_start_s: unix_now(),
             config_revision: config.revision(scopes),
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
@@ -126,7 +137,8 @@ impl Gateway {
         let data_address = data
             .local_addr()
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
-        Ok(Self { data, data_address, admin_address, token, proxy: Arc::new(proxy), shell })
+        let proxy = Arc::new(proxy);
+        Ok(Self { data, data_address, admin_address, token, proxy, shell, health })
     }
 
     /// Address of the data plane.
@@ -152,6 +164,8 @@ impl Gateway {
     pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
         let timer = Arc::clone(&self.shell);
         let timer = tokio::spawn(async move { timer.run_timer().await });
+        let health = Arc::clone(&self.health);
+        let watch = tokio::spawn(async move { health.watch_loop().await });
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -172,6 +186,7 @@ impl Gateway {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         timer.abort();
+        watch.abort();
     }
 
     fn serve(&self, stream: tokio::net::TcpStream) {
@@ -192,16 +207,42 @@ impl Gateway {
 }
 
 /// The gate's shell, with the keeper of its scopes' state where one is configured.
-fn shell_of(gate: Gate, config: &GatewayConfig) -> Result<Arc<Shell>, StartError> {
-    let Some(store) = &config.store else { return Ok(Shell::new(gate, Instant::now())) };
-    let url = store.url()?;
-    let instance = format!("{}/{}", config.instance, uuid::Uuid::new_v4().simple());
-    let keeper = RedisKeeper::open(&url, &instance, store.limit())
-        .map_err(|error| ConfigError::store(&error.to_string()))?;
+fn shell_of(
+    gate: Gate,
+    config: &GatewayConfig,
+    health: Arc<Health>,
+    seed: u64,
+) -> Result<Arc<Shell>, StartError> {
+    let started = Instant::now();
+    let Some(keeper) = keeper_of(config, seed, started)? else {
+        return Ok(Shell::new(gate, started));
+    };
     let (sender, wanted) = mpsc::unbounded_channel();
-    let shell = Shell::with_keeper(gate, sender, Instant::now());
-    tokio::spawn(keeping::carry(Arc::clone(&shell), Arc::new(keeper), wanted));
+    let shell = Shell::with_keeper(gate, sender, started);
+    tokio::spawn(keeping::carry(Arc::clone(&shell), keeper, health, wanted));
     Ok(shell)
+}
+
+/// Who keeps the scopes' state, if it is not the gate itself.
+fn keeper_of(
+    config: &GatewayConfig,
+    seed: u64,
+    started: Instant,
+) -> Result<Option<Arc<dyn Keeper>>, StartError> {
+    let instance = format!("{}/{}", config.instance, uuid::Uuid::new_v4().simple());
+    let mut keeper: Option<Arc<dyn Keeper>> = None;
+    if let Some(store) = &config.store {
+        let redis = RedisKeeper::open(&store.url()?, &instance, store.limit())
+            .map_err(|error| ConfigError::store(&error.to_string()))?;
+        keeper = Some(Arc::new(redis));
+    }
+    if config.faults.need_store() {
+        let limit = config.store.as_ref().map_or(DECISION_LIMIT, StoreConfig::limit);
+        let inner = keeper.unwrap_or_else(|| Arc::new(MemoryKeeper::new(&instance)));
+        let faults = config.faults.clone();
+        keeper = Some(Arc::new(FaultyKeeper::new(inner, faults, limit, seed, started)));
+    }
+    Ok(keeper)
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {

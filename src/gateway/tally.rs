@@ -54,10 +54,16 @@ impl Tally {
     /// The totals of a gate.
     #[must_use]
     pub fn of(gate: &Gate, now: Mono) -> Self {
+        Self::of_all(std::iter::once(gate), now)
+    }
+
+    /// The totals of several gates that stand side by side, together. An original that reaches two of
+    /// them counts twice.
+    pub fn of_all<'a>(gates: impl Iterator<Item = &'a Gate> + Clone, now: Mono) -> Self {
         let mut tally = Self { at_s: now.as_secs_f64(), ..Self::default() };
-        tally.open = gate.open_requests() as u64;
+        tally.open = gates.clone().map(|gate| gate.open_requests() as u64).sum();
         let (mut admitted, mut offered) = (Histogram::default(), Histogram::default());
-        for scope in gate.scopes() {
+        for scope in gates.flat_map(Gate::scopes) {
             let counters = scope.counters();
             tally.originals += counters.originals.total();
             tally.originals_served += counters.originals_served;

@@ -2,7 +2,7 @@
 //!
 //! One permit is 60e9 units, so a limit of `n` per minute refills `n` units per nanosecond: no
 //! fraction is ever rounded, and a call that is told to wait fits exactly when the wait is over and
-//! not a nanosecond earlier.
+//! not a nanosecond earlier. What others take of the same bucket flows out as continuously.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -19,13 +19,23 @@ pub(super) struct Bucket {
     capacity: NonZeroU64,
     level_units: u128,
     refilled_at: Mono,
+    /// Permits per minute that others ask for; they come first.
+    others_per_minute: u64,
+    others_units: u128,
 }
 
 impl Bucket {
     /// A bucket that holds `start` permits, at most its capacity.
     pub(super) fn new(per_minute: NonZeroU64, capacity: NonZeroU64, start: u64, now: Mono) -> Self {
         let level_units = u128::from(start.min(capacity.get())) * UNITS_PER_PERMIT;
-        Self { per_minute, capacity, level_units, refilled_at: now }
+        Self {
+            per_minute,
+            capacity,
+            level_units,
+            refilled_at: now,
+            others_per_minute: 0,
+            others_units: 0,
+        }
     }
 
     /// A bucket that holds the share of the limit that falls on `seconds`, full.
@@ -39,8 +49,27 @@ impl Bucket {
     pub(super) fn refill(&mut self, now: Mono) {
         let elapsed_ns = now.saturating_since(self.refilled_at).as_nanos();
         let gained = elapsed_ns.saturating_mul(u128::from(self.per_minute.get()));
-        self.level_units = self.level_units.saturating_add(gained).min(self.capacity_units());
+        let wanted = elapsed_ns.saturating_mul(u128::from(self.others_per_minute));
+        let available = self.level_units.saturating_add(gained);
+        let taken = wanted.min(available);
+        self.level_units = (available - taken).min(self.capacity_units());
+        self.others_units = self.others_units.saturating_add(taken);
         self.refilled_at = self.refilled_at.max(now);
+    }
+
+    /// From now on others ask for so many permits per minute.
+    pub(super) const fn share_with(&mut self, others_per_minute: u64) {
+        self.others_per_minute = others_per_minute;
+    }
+
+    /// Whole permits that others got so far.
+    pub(super) fn taken_by_others(&self) -> u64 {
+        u64::try_from(self.others_units / UNITS_PER_PERMIT).unwrap_or(u64::MAX)
+    }
+
+    /// Full at once.
+    pub(super) fn fill(&mut self) {
+        self.level_units = self.capacity_units();
     }
 
     /// Time until `permits` fit, rounded up; zero when they fit now, `None` when they never do.
@@ -133,6 +162,24 @@ mod tests {
                 bucket.take(7);
             }
         }
+    }
+
+    #[test]
+    fn others_come_first_and_what_they_got_is_counted() {
+        let mut bucket = Bucket::new(number(600), number(100), 0, Mono::START);
+        bucket.share_with(450);
+        let minute = Mono::START + Duration::from_secs(20);
+        bucket.refill(minute);
+        assert_eq!((bucket.remaining(), bucket.taken_by_others()), (50, 150));
+        bucket.share_with(60_000);
+        bucket.refill(minute + Duration::from_secs(1));
+        assert_eq!(
+            (bucket.remaining(), bucket.taken_by_others()),
+            (0, 210),
+            "no more than there is"
+        );
+        bucket.fill();
+        assert_eq!(bucket.remaining(), 100);
     }
 
     #[test]

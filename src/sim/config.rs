@@ -11,6 +11,14 @@ use thiserror::Error;
 use crate::dialect::Dialect;
 use crate::sim::script;
 
+mod extras;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use extras::{DayConfig, DeploymentConfig, RampConfig, Router, SpendConfig};
+pub use step::{ErrorKind, ProviderStep};
+
 /// Longest latency that is simulated: ten minutes, the longest patience of a client SDK.
 const LATENCY_MS_MAX: f64 = 600_000.0;
 /// Latest instant of a step: a day.
@@ -30,6 +38,14 @@ pub struct ProviderConfig {
     pub dialect: Dialect,
     /// Calls that may be open at once; absent means no cap.
     pub concurrency_cap: Option<u32>,
+    /// Largest call in tokens; a larger one is answered with 400 for ever. Absent means any size.
+    pub max_request_tokens: Option<NonZeroU64>,
+    /// Every input of a batch counts as a request.
+    #[serde(default)]
+    pub counts_items: bool,
+    /// A call whose caller hangs up is finished all the same.
+    #[serde(default)]
+    pub completes_after_hangup: bool,
     /// What the first calls get, whatever the meters say: `rate_limit:2,timeout,ok`.
     #[serde(default)]
     pub script: String,
@@ -37,6 +53,18 @@ pub struct ProviderConfig {
     pub requests: MeterConfig,
     /// The token meter.
     pub tokens: MeterConfig,
+    /// Meters of the day, beside those of the minute.
+    pub day: Option<DayConfig>,
+    /// How fast demand may grow.
+    pub ramp: Option<RampConfig>,
+    /// What the account may spend.
+    pub spend: Option<SpendConfig>,
+    /// Deployments that the quota is split over, each with meters of its own; absent means one.
+    #[serde(default)]
+    pub deployments: Vec<DeploymentConfig>,
+    /// How calls find their deployment.
+    #[serde(default)]
+    pub router: Router,
     /// How long answers take.
     #[serde(default)]
     pub latency: LatencyConfig,
@@ -91,26 +119,6 @@ impl Default for LatencyConfig {
     }
 }
 
-/// A change of behaviour. What a step does not name stays as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderStep {
-    /// Seconds after the start.
-    pub at_s: f64,
-    /// Share of calls that end in 503, 0 to 1.
-    pub error_ratio: Option<f64>,
-    /// Whether every call is refused with `insufficient_quota`.
-    pub hard_quota: Option<bool>,
-    /// What latencies are multiplied with.
-    pub latency_factor: Option<f64>,
-    /// The request meter's new limit; its capacity changes in proportion.
-    pub requests_per_minute: Option<NonZeroU64>,
-    /// The token meter's new limit; its capacity changes in proportion.
-    pub tokens_per_minute: Option<NonZeroU64>,
-    /// The new cap on open calls.
-    pub concurrency_cap: Option<u32>,
-}
-
 /// Why a provider cannot be simulated as asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{key}`: {problem}; {allowed}")]
@@ -124,6 +132,28 @@ pub struct ConfigError {
 }
 
 impl ProviderConfig {
+    /// A provider with these two meters and nothing else.
+    #[must_use]
+    pub fn new(requests: MeterConfig, tokens: MeterConfig) -> Self {
+        Self {
+            dialect: Dialect::default(),
+            concurrency_cap: None,
+            max_request_tokens: None,
+            counts_items: false,
+            completes_after_hangup: false,
+            script: String::new(),
+            requests,
+            tokens,
+            day: None,
+            ramp: None,
+            spend: None,
+            deployments: Vec::new(),
+            router: Router::default(),
+            latency: LatencyConfig::default(),
+            steps: Vec::new(),
+        }
+    }
+
     /// Refuses what cannot be simulated.
     ///
     /// # Errors
@@ -146,20 +176,20 @@ impl ProviderConfig {
         ] {
             within(key, value, 0.0, LATENCY_MS_MAX, LATENCY_ALLOWED)?;
         }
+        extras::check(self)?;
         check_ascending("steps", self.steps.iter().map(|step| step.at_s))?;
         for (index, step) in self.steps.iter().enumerate() {
-            let key = |name: &str| format!("steps[{index}].{name}");
-            let ratio = step.error_ratio.unwrap_or(0.0);
-            within(&key("error_ratio"), ratio, 0.0, 1.0, "a share from 0 to 1")?;
-            let factor = step.latency_factor.unwrap_or(1.0);
-            within(&key("latency_factor"), factor, 0.0, 1_000.0, "a factor from 0 to 1000")?;
+            step.check(self).map_err(|error| ConfigError {
+                key: format!("steps[{index}].{}", error.key),
+                ..error
+            })?;
         }
         Ok(())
     }
 }
 
 /// Refuses a number outside its bounds, NaN included.
-pub(super) fn within(
+pub(in crate::sim) fn within(
     key: &str,
     value: f64,
     min: f64,
@@ -172,8 +202,13 @@ pub(super) fn within(
     Err(ConfigError { key: key.to_owned(), problem: format!("{value} is out of bounds"), allowed })
 }
 
+/// Refuses what has no meaning; `problem` says why.
+fn refuse(key: &str, problem: impl Into<String>, allowed: &'static str) -> ConfigError {
+    ConfigError { key: key.to_owned(), problem: problem.into(), allowed }
+}
+
 /// Refuses steps that are out of order or more than a day away.
-pub(super) fn check_ascending(
+pub(in crate::sim) fn check_ascending(
     key: &str,
     instants_s: impl Iterator<Item = f64>,
 ) -> Result<(), ConfigError> {
@@ -183,38 +218,4 @@ pub(super) fn check_ascending(
         earlier_s = at_s;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BASE: &str = "requests = { per_minute = 60 }\ntokens = { per_minute = 600 }\n";
-
-    fn check(more: &str, expected_key: Option<&str>) {
-        let config: ProviderConfig =
-            toml::from_str(&format!("{more}\n{BASE}")).expect("the text fits the types");
-        let key = config.check().err().map(|error| error.key);
-        assert_eq!(key.as_deref(), expected_key, "{more}");
-    }
-
-    #[test]
-    fn bounds_are_checked_on_both_sides() {
-        check("", None);
-        check("script = 'ok:2'", None);
-        check("script = 'sometimes'", Some("script"));
-        check("latency = { base_ms = 600000 }", None);
-        check("latency = { base_ms = 600001 }", Some("latency.base_ms"));
-        check("latency = { spread_ms = nan }", Some("latency.spread_ms"));
-        check("steps = [{ at_s = 1, error_ratio = 1.0 }]", None);
-        check("steps = [{ at_s = 1, error_ratio = 1.1 }]", Some("steps[0].error_ratio"));
-        check("steps = [{ at_s = 2 }, { at_s = 1 }]", Some("steps[1].at_s"));
-        check("steps = [{ at_s = 86401 }]", Some("steps[0].at_s"));
-    }
-
-    #[test]
-    fn a_limit_of_zero_is_no_limit_and_refused() {
-        let text = "requests = { per_minute = 0 }\ntokens = { per_minute = 1 }";
-        assert!(toml::from_str::<ProviderConfig>(text).is_err());
-    }
 }

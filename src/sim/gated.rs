@@ -1,19 +1,36 @@
 //! The real admission gate in the simulated world: the same decisions, on the virtual clock.
+//!
+//! One gate or several side by side, each with every scope; a request goes to one of them by its number.
+//! What is wrong with them ([`GateFaults`]) is carried out here, around the gate: it knows of nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::Rng;
+use rand_pcg::Pcg64;
+
 use crate::admission::{
-    AttemptId, Demand, Effect, Gate, Head, Lane as GateLane, Offer, RequestId, ScopeConfig,
-    ScopeId, Settings, guess_tokens,
+    AttemptId, Demand, Effect, Gate, Lane as GateLane, Offer, RequestId, ScopeConfig, ScopeId,
+    Settings, StoreCounters, guess_tokens,
 };
-use crate::dialect::{Class, Meter};
 use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::Lane;
+use crate::sim::gate::{GateConfig, GateFaults};
 use crate::sim::layers::{AnswerSeen, Written};
+use crate::sim::model::{GateEffect, GateModel, OfferedRequest};
 use crate::sim::provider::{Outcome, Reply};
-use crate::sim::world::{GateEffect, GateModel, OfferedRequest};
+use crate::sim::rng;
+
+mod head;
+mod stall;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use head::head;
+use stall::Stalled;
+use store::{Store, Told};
 
 /// Bytes of a request's body per token: what the drill's clients send.
 const BODY_BYTES_PER_TOKEN: u64 = 6;
@@ -24,95 +41,144 @@ struct Waiting {
     identity: u128,
     tokens: Tokens,
     /// The provider's last answer, to be passed on.
-    answer: Option<Outcome>,
+    answer: Option<Reply>,
+}
+
+#[derive(Debug)]
+struct Instance {
+    gate: Gate,
+    waiting: BTreeMap<RequestId, Waiting>,
 }
 
 /// [`Gate`] as a [`GateModel`].
 #[derive(Debug)]
 pub struct GatedWorld {
-    gate: Gate,
-    waiting: BTreeMap<RequestId, Waiting>,
-    attempts: BTreeMap<u64, AttemptId>,
+    /// At least one.
+    instances: Vec<Instance>,
+    store: Option<Store>,
+    faults: GateFaults,
+    leaks: Pcg64,
+    stalled: Stalled,
+    attempts: BTreeMap<u64, (usize, AttemptId)>,
     attempted: u64,
     effects: VecDeque<GateEffect>,
 }
 
 impl GatedWorld {
-    /// A gate with one scope.
+    /// One sound gate with one scope.
     #[must_use]
     pub fn new(scope: ScopeConfig, settings: Settings, seed: u64) -> Self {
-        Self::with_scopes(vec![scope], settings, seed)
+        Self::configured(vec![scope], &GateConfig::default(), settings, seed)
     }
 
-    /// A gate with these scopes, in the order of the world's providers.
+    /// The gates of a drill, from a checked configuration. `scopes` are what they believe.
     #[must_use]
-    pub fn with_scopes(scopes: Vec<ScopeConfig>, settings: Settings, seed: u64) -> Self {
+    pub fn configured(
+        mut scopes: Vec<ScopeConfig>,
+        config: &GateConfig,
+        settings: Settings,
+        seed: u64,
+    ) -> Self {
+        let count = config.instances.max(1);
+        if config.shared {
+            for scope in &mut scopes {
+                scope.policy.instances = count;
+            }
+        }
+        let instance = |(number, settings)| {
+            let gate = Gate::new(scopes.clone(), settings, seed ^ number, Mono::START);
+            let gate = if config.has_store() { gate.with_keeper(Mono::START) } else { gate };
+            Instance { gate, waiting: BTreeMap::new() }
+        };
+        let alike = std::iter::repeat_n(settings, count as usize);
+        let instances: Vec<_> = (0..).zip(alike).map(instance).collect();
+        let store = config.has_store().then(|| {
+            Store::new(&scopes, instances.len(), config.shared, config.faults.clone(), seed)
+        });
         Self {
-            gate: Gate::new(scopes, settings, seed, Mono::START),
-            waiting: BTreeMap::new(),
+            instances,
+            store,
+            faults: config.faults.clone(),
+            leaks: rng::seeded(seed, rng::Stream::Leaks),
+            stalled: Stalled::default(),
             attempts: BTreeMap::new(),
             attempted: 0,
             effects: VecDeque::new(),
         }
     }
 
-    /// The gate.
+    /// The gate, or the first of them.
     #[must_use]
-    pub const fn gate(&self) -> &Gate {
-        &self.gate
+    pub fn gate(&self) -> &Gate {
+        &self.instances[0].gate
     }
 
-    /// The gate, for readings that leave a mark.
-    pub const fn marking(&mut self) -> &mut Gate {
-        &mut self.gate
+    /// Every gate, in order of its number.
+    pub fn gates(&self) -> impl Iterator<Item = &Gate> + Clone {
+        self.instances.iter().map(|instance| &instance.gate)
+    }
+
+    /// Every gate, for readings that leave a mark.
+    pub fn marking(&mut self) -> impl Iterator<Item = &mut Gate> {
+        self.instances.iter_mut().map(|instance| &mut instance.gate)
+    }
+
+    /// Calls of an instance that are open at the provider, whatever its gate believes.
+    #[must_use]
+    pub fn open_calls(&self, instance: usize) -> u64 {
+        self.attempts.values().filter(|(of, _)| *of == instance).count() as u64
+    }
+
+    /// How an instance's questions to the store of the shared budget went, where there is one.
+    #[must_use]
+    pub fn store_counters(&self, instance: usize) -> Option<&StoreCounters> {
+        self.store.as_ref().map(|store| store.counters(instance))
+    }
+
+    /// How late the event loop is.
+    #[must_use]
+    pub const fn loop_lag(&self, now: Mono) -> Duration {
+        self.stalled.lag(now)
     }
 
     /// Flips flags.
-    pub fn apply(&mut self, settings: Settings, now: Mono) {
-        self.gate.apply(settings, now);
-        self.translate(now);
+    pub fn apply(&mut self, settings: &Settings, now: Mono) {
+        for place in 0..self.instances.len() {
+            self.instances[place].gate.apply(settings.clone(), now);
+            self.translate(place, now);
+        }
     }
 
     /// Refuses what waits, as a gateway does that is going down.
     pub fn drain(&mut self, now: Mono) {
-        self.gate.drain(now);
-        self.translate(now);
+        for place in 0..self.instances.len() {
+            self.instances[place].gate.drain(now);
+            self.translate(place, now);
+        }
     }
 
-    fn translate(&mut self, now: Mono) {
-        while let Some(effect) = self.gate.poll_effect() {
+    fn translate(&mut self, place: usize, now: Mono) {
+        while let Some(effect) = self.instances[place].gate.poll_effect() {
             match effect {
-                Effect::Send { attempt } => {
-                    let Some(waiting) = self.waiting.get(&attempt.request) else { continue };
-                    self.gate.handle_sent(attempt, now);
-                    self.attempted += 1;
-                    self.attempts.insert(self.attempted, attempt);
-                    self.effects.push_back(GateEffect::Attempt {
-                        attempt: self.attempted,
-                        identity: waiting.identity,
-                        tokens: waiting.tokens,
-                    });
-                }
+                Effect::Send { attempt } => self.send(place, attempt, now),
                 Effect::Deliver { request, forbid_retry, .. } => {
-                    let Some(waiting) = self.waiting.remove(&request) else { continue };
-                    let outcome = waiting.answer.unwrap_or(Outcome::ServerError { status: 502 });
-                    let billed = match outcome {
-                        Outcome::Ok { tokens } => {
-                            Some(Demand { input: tokens.as_f64(), output: 0.0 })
-                        }
-                        _ => None,
-                    };
-                    self.gate.handle_end(request, billed, now);
-                    let mut answer = AnswerSeen::from(outcome);
-                    if forbid_retry {
-                        answer.should_retry = Some(false);
-                    }
-                    self.effects.push_back(GateEffect::Answer { request: waiting.world, answer });
+                    self.deliver(place, request, forbid_retry, now);
                 }
-                // This world has no keeper and no place for later.
-                Effect::Claim { .. } | Effect::Report { .. } | Effect::Defer { .. } => {}
+                Effect::Claim { attempt, scope, claim } => {
+                    if let Some(store) = &mut self.store {
+                        store.claim(place, scope, attempt, claim, now);
+                    }
+                }
+                Effect::Report { scope, report } => {
+                    if let Some(store) = &mut self.store {
+                        store.report(place, scope, report, now);
+                    }
+                }
+                // This world has no place for later.
+                Effect::Defer { .. } => {}
                 Effect::Refuse { request, refusal } => {
-                    let Some(waiting) = self.waiting.remove(&request) else { continue };
+                    let waiting = self.instances[place].waiting.remove(&request);
+                    let Some(waiting) = waiting else { continue };
                     let answer = AnswerSeen {
                         status: refusal.reason.status(),
                         should_retry: refusal.forbid_retry.then_some(false),
@@ -124,13 +190,49 @@ impl GatedWorld {
             }
         }
     }
-}
 
-impl GateModel for GatedWorld {
-    fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
+    fn send(&mut self, place: usize, attempt: AttemptId, now: Mono) {
+        let instance = &mut self.instances[place];
+        let Some(waiting) = instance.waiting.get(&attempt.request) else { return };
+        instance.gate.handle_sent(attempt, now);
+        self.attempted += 1;
+        self.attempts.insert(self.attempted, (place, attempt));
+        self.effects.push_back(GateEffect::Attempt {
+            attempt: self.attempted,
+            identity: waiting.identity,
+            tokens: waiting.tokens,
+        });
+    }
+
+    fn deliver(&mut self, place: usize, request: RequestId, forbid_retry: bool, now: Mono) {
+        let instance = &mut self.instances[place];
+        let Some(waiting) = instance.waiting.remove(&request) else { return };
+        let served = match &waiting.answer {
+            Some(Reply { outcome: Outcome::Ok { tokens }, .. }) => Some(*tokens),
+            _ => None,
+        };
+        let unanswered = AnswerSeen { status: 502, ..AnswerSeen::default() };
+        let mut answer = waiting.answer.as_ref().map_or(unanswered, AnswerSeen::from);
+        if forbid_retry {
+            answer.should_retry = Some(false);
+        }
+        self.effects.push_back(GateEffect::Answer { request: waiting.world, answer });
+        let ratio = self.faults.leak_ratio(now);
+        if served.is_some() && ratio > 0.0 && self.leaks.random::<f64>() < ratio {
+            return;
+        }
+        let billed = served.filter(|_| self.faults.reads_usage());
+        let billed = billed.map(|tokens| Demand { input: tokens.as_f64(), output: 0.0 });
+        instance.gate.handle_end(request, billed, now);
+    }
+
+    /// Offers a request to its gate.
+    fn offer(&mut self, request: &OfferedRequest, now: Mono) {
         let bytes = request.tokens.0.saturating_mul(BODY_BYTES_PER_TOKEN);
+        let guess = guess_tokens(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
         // Identities are counted up in the world and hashed behind sockets: spread them alike.
         let identity = request.identity.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        let factor = self.faults.estimate_factor;
         let offer = Offer {
             scope: ScopeId(request.scope),
             identity,
@@ -139,7 +241,7 @@ impl GateModel for GatedWorld {
                 Lane::Batch => GateLane::Batch,
             },
             tenant: Arc::from(format!("tenant-{}", request.tenant)),
-            guess: guess_tokens(usize::try_from(bytes).unwrap_or(usize::MAX), 0),
+            guess: Demand { input: guess.input * factor, output: guess.output * factor },
             backfill: request.backfill,
             weight: 1.0,
             repeatable: true,
@@ -147,41 +249,85 @@ impl GateModel for GatedWorld {
             deadline: request.deadline,
             retry_mark: request.retry_count,
         };
-        let id = self.gate.handle_request(&offer, now);
+        let place = usize::try_from(request.id % self.instances.len() as u64)
+            .expect("a remainder is below the number of instances");
+        let instance = &mut self.instances[place];
+        let id = instance.gate.handle_request(&offer, now);
         let waiting = Waiting {
             world: request.id,
             identity: request.identity,
             tokens: request.tokens,
             answer: None,
         };
-        self.waiting.insert(id, waiting);
-        self.translate(now);
+        instance.waiting.insert(id, waiting);
+        self.translate(place, now);
+    }
+
+    /// What the store has said by `now` reaches the gates.
+    fn hear_store(&mut self, now: Mono) {
+        while let Some((place, scope, told)) = self.store.as_mut().and_then(|store| store.due(now))
+        {
+            let gate = &mut self.instances[place].gate;
+            match told {
+                Told::Verdict { attempt, demand, answer } => {
+                    gate.handle_verdict(attempt, scope, demand, answer, now);
+                }
+                Told::Mirror(mirror) => gate.handle_mirror(scope, mirror, now),
+            }
+            self.translate(place, now);
+        }
+    }
+}
+
+impl GateModel for GatedWorld {
+    fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
+        let stall = self.faults.stall_now(now);
+        if stall.is_zero() && self.stalled.next_due().is_none() {
+            self.offer(request, now);
+        } else {
+            self.stalled.push(*request, stall, now);
+        }
     }
 
     fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono) {
-        let Some(attempt) = self.attempts.remove(&attempt) else { return };
-        if let Some(waiting) = self.waiting.get_mut(&attempt.request) {
-            waiting.answer = Some(reply.outcome);
+        let Some((place, attempt)) = self.attempts.remove(&attempt) else { return };
+        let instance = &mut self.instances[place];
+        if let Some(waiting) = instance.waiting.get_mut(&attempt.request) {
+            waiting.answer = Some(*reply);
         }
-        self.gate.handle_head(attempt, &head(reply), now);
-        self.translate(now);
+        instance.gate.handle_head(attempt, &head(reply, self.faults.headers), now);
+        self.translate(place, now);
     }
 
     fn handle_cancel(&mut self, request: u64, now: Mono) {
-        let waiting = self.waiting.iter().find(|(_, waiting)| waiting.world == request);
-        let Some(id) = waiting.map(|(id, _)| *id) else { return };
-        self.waiting.remove(&id);
-        self.gate.handle_cancel(id, now);
-        self.translate(now);
+        if self.stalled.remove(|offered| offered.id == request) {
+            return;
+        }
+        for place in 0..self.instances.len() {
+            let instance = &mut self.instances[place];
+            let waiting = instance.waiting.iter().find(|(_, waiting)| waiting.world == request);
+            let Some(id) = waiting.map(|(id, _)| *id) else { continue };
+            instance.waiting.remove(&id);
+            // Its connection to the provider is closed: the answer finds nobody.
+            self.attempts.retain(|_, (of, attempt)| *of != place || attempt.request != id);
+            instance.gate.handle_cancel(id, now);
+            return self.translate(place, now);
+        }
     }
 
     fn handle_timeout(&mut self, now: Mono) {
-        self.gate.handle_timeout(now);
-        self.translate(now);
+        while let Some(request) = self.stalled.due(now) {
+            self.offer(&request, now);
+        }
+        self.hear_store(now);
+        for place in 0..self.instances.len() {
+            self.instances[place].gate.handle_timeout(now);
+            self.translate(place, now);
+        }
     }
 
     fn may_cache(&self) -> bool {
-        self.gate.settings().cache
+        self.gate().settings().cache
     }
 
     fn poll_effect(&mut self) -> Option<GateEffect> {
@@ -189,39 +335,8 @@ impl GateModel for GatedWorld {
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        self.gate.poll_timeout()
-    }
-}
-
-/// What `dialect` reads from the answer that the simulated provider writes for this outcome.
-fn head(reply: &Reply) -> Head {
-    let outcome = reply.outcome;
-    let (class, code, meter) = match outcome {
-        Outcome::Ok { .. } => (Class::Success, None, None),
-        Outcome::RateLimited { meter, .. } => {
-            (Class::TransientRateLimit, Some("rate_limit_exceeded"), Some(meter))
-        }
-        Outcome::ConcurrencyCap { .. } => {
-            (Class::TransientRateLimit, Some("rate_limit_exceeded"), Some(Meter::Concurrency))
-        }
-        Outcome::TooLarge { .. } => (Class::BadRequest, Some("rate_limit_exceeded"), None),
-        Outcome::InsufficientQuota => (Class::PermanentQuota, Some("insufficient_quota"), None),
-        Outcome::Rejected { .. } => (Class::BadRequest, Some("invalid_request"), None),
-        Outcome::ServerError { .. } | Outcome::Timeout => {
-            (Class::TemporaryOverload, Some("server_error"), None)
-        }
-    };
-    let hint = match (outcome.retry_after_ms(), outcome.retry_after_s()) {
-        (Some(ms), _) => Some(Duration::from_millis(ms)),
-        (None, seconds) => seconds.map(Duration::from_secs),
-    };
-    Head {
-        status: outcome.status(),
-        class,
-        hint,
-        code: code.map(str::to_owned),
-        meter,
-        forbids_retry: false,
-        meters: reply.meters.to_vec(),
+        let gates = self.instances.iter().filter_map(|instance| instance.gate.poll_timeout());
+        let store = self.store.as_ref().and_then(Store::next_due);
+        gates.chain(store).chain(self.stalled.next_due()).min()
     }
 }

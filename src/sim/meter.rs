@@ -7,6 +7,7 @@ use crate::dialect::{Meter, MeterReading};
 use crate::signal::Mono;
 use crate::sim::bucket::Bucket;
 use crate::sim::config::MeterConfig;
+use crate::sim::quota::Shortage;
 
 /// A limit per minute, with the shorter windows that are checked beside it.
 #[derive(Clone, Debug)]
@@ -51,6 +52,27 @@ impl SimMeter {
         }
     }
 
+    /// Others ask for so many permits per minute too.
+    pub(super) fn share_with(&mut self, others_per_minute: u64) {
+        self.minute.share_with(others_per_minute);
+        for (_, slice) in &mut self.slices {
+            slice.share_with(others_per_minute);
+        }
+    }
+
+    /// Whole permits that others got so far.
+    pub(super) fn taken_by_others(&self) -> u64 {
+        self.minute.taken_by_others()
+    }
+
+    /// Every window is full at once, as after a reset by the provider.
+    pub(super) fn fill(&mut self) {
+        self.minute.fill();
+        for (_, slice) in &mut self.slices {
+            slice.fill();
+        }
+    }
+
     /// Changes the limit; capacity and slices change in proportion, what is held stays.
     pub(super) fn set_limit(&mut self, per_minute: NonZeroU64, now: Mono) {
         let before = u128::from(self.minute.per_minute().get());
@@ -63,17 +85,15 @@ impl SimMeter {
         }
     }
 
-    pub(super) const fn meter(&self) -> Meter {
-        self.meter
-    }
-
     pub(super) const fn limit(&self) -> u64 {
         self.minute.per_minute().get()
     }
 
-    /// What is used of the limit, as a refusal words it.
-    pub(super) fn used(&self) -> u64 {
-        self.limit().saturating_sub(self.minute.remaining())
+    /// That a call must wait for this meter, as a refusal words it.
+    pub(super) fn short(&self, wait: Duration, requested: u64) -> Shortage {
+        let (meter, limit) = (self.meter, self.limit());
+        let used = limit.saturating_sub(self.minute.remaining());
+        Shortage::Wait { meter, wait, limit, used, requested }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "limits stay far below 2^53")]

@@ -7,16 +7,23 @@
 
 pub mod app;
 pub mod arrivals;
+mod behaviour;
 mod bucket;
 pub mod callers;
 pub mod config;
 pub mod controls;
+mod day;
+pub mod gate;
 pub mod gated;
 pub mod layers;
 pub mod ledger;
 mod meter;
 pub mod model;
+mod outcome;
 pub mod provider;
+mod quota;
+mod ramp;
+mod recent;
 mod rng;
 mod script;
 pub mod workers;

@@ -94,7 +94,7 @@ impl GateModel for PassThrough {
         if self.gone.remove(&attempt) {
             return;
         }
-        let answer = AnswerSeen::from(reply.outcome);
+        let answer = AnswerSeen::from(reply);
         self.effects.push_back(GateEffect::Answer { request: attempt, answer });
     }
 

@@ -27,6 +27,10 @@ pub(super) enum Stream {
         /// The item.
         number: u32,
     },
+    /// Which permits leak.
+    Leaks,
+    /// Which questions to a store fail.
+    Store,
     /// One original's jitter and resubmission.
     Original(u64),
 }
@@ -49,6 +53,8 @@ pub(super) fn seeded(seed: u64, stream: Stream) -> Pcg64 {
         Stream::Item { caller, number } => {
             CALLERS + ((caller as u128) << 64) + 1 + u128::from(number)
         }
+        Stream::Leaks => u128::MAX - 16,
+        Stream::Store => u128::MAX - 17,
         Stream::Original(index) => 3 + u128::from(index),
     };
     Pcg64::new(mixed(seed, number), number)

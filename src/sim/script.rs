@@ -7,7 +7,7 @@ use crate::sim::config::ConfigError;
 /// Most calls that a script may cover.
 const SCRIPT_CALLS_MAX: usize = 100_000;
 
-const SCRIPT_ALLOWED: &str = "a script is a comma list of ok, rate_limit, timeout, server_error, each with an optional :COUNT";
+const SCRIPT_ALLOWED: &str = "a script is a comma list of ok, rate_limit, timeout, server_error, bad_request, each with an optional :COUNT";
 
 /// What one scripted call gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(super) enum Scripted {
     Timeout,
     /// A 500.
     ServerError,
+    /// A 400.
+    BadRequest,
 }
 
 /// What is left of a script.
@@ -59,6 +61,7 @@ pub(super) fn parse(text: &str) -> Result<Script, String> {
             "rate_limit" => Scripted::RateLimit,
             "timeout" => Scripted::Timeout,
             "server_error" => Scripted::ServerError,
+            "bad_request" => Scripted::BadRequest,
             _ => return Err((*element).to_owned()),
         };
         if count.is_none() && place + 1 == elements.len() {

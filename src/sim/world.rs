@@ -181,6 +181,11 @@ impl<G: GateModel> World<G> {
         &self.providers
     }
 
+    /// The provider of each scope, to be looked at at this instant.
+    pub fn providers_mut(&mut self) -> &mut [Provider] {
+        &mut self.providers
+    }
+
     /// The meters of each scope's provider at this instant.
     pub fn meters(&mut self) -> Vec<[MeterReading; 2]> {
         self.providers.iter_mut().map(|provider| provider.meters(self.now)).collect()

@@ -8,6 +8,7 @@ mod flags;
 mod identity;
 mod leaving;
 mod metrics;
+mod on_purpose;
 mod provider_words;
 mod refusals;
 mod sdk;

@@ -9,7 +9,6 @@ use proptest::sample::select;
 
 pub use spy::{Charge, Spy};
 use weir::admission::{RetryOwner, ScopeConfig, Semantics, Settings};
-use weir::dialect::Dialect;
 use weir::signal::Mono;
 use weir::sim::app::AppConfig;
 use weir::sim::arrivals::{RateStep, TenantShare};
@@ -170,15 +169,7 @@ impl Plan {
             start: None,
             slices_s: Vec::new(),
         };
-        let step = ProviderStep {
-            at_s: 0.0,
-            error_ratio: Some(self.error_ratio),
-            hard_quota: None,
-            latency_factor: None,
-            requests_per_minute: None,
-            tokens_per_minute: None,
-            concurrency_cap: None,
-        };
+        let step = ProviderStep { error_ratio: Some(self.error_ratio), ..ProviderStep::default() };
         let dead =
             self.dead_from_s.map(|at_s| ProviderStep { at_s, hard_quota: Some(true), ..step });
         let rate = self.load * self.requests_per_s.min(self.tokens_carry_per_s);
@@ -189,13 +180,10 @@ impl Plan {
             weight: *weight,
         };
         let provider = ProviderConfig {
-            dialect: Dialect::default(),
-            concurrency_cap: None,
             script: self.script.to_owned(),
-            requests: meter(self.rpm()),
-            tokens: meter(self.tpm()),
             latency: LatencyConfig { timeout_ms: 3_000.0, ..LatencyConfig::default() },
             steps: [step].into_iter().chain(dead).collect(),
+            ..ProviderConfig::new(meter(self.rpm()), meter(self.tpm()))
         };
         let Patience { deadline, leaving_ratio, leaves_within, noticed } = self.patience;
         let caller = CallerConfig {

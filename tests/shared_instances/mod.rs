@@ -298,11 +298,8 @@ impl World {
 
     fn call(&mut self, instance: usize, attempt: AttemptId, tokens: u32) {
         let number = attempt.request.number();
-        let call = Call {
-            identity: u128::from(number) << 64 | instance as u128,
-            tokens: Tokens(u64::from(tokens)),
-            kind: CallKind::Embeddings,
-        };
+        let identity = u128::from(number) << 64 | instance as u128;
+        let call = Call::new(identity, Tokens(u64::from(tokens)), CallKind::Embeddings);
         let mut reply = self.provider.handle_request(&call, self.now);
         match (reply.outcome, self.throttle) {
             (Outcome::Ok { .. }, Some((from, wait))) if self.now >= from => {

@@ -13,20 +13,29 @@ use crate::dialect::span::format_go_duration;
 pub enum Fault<'a> {
     /// A meter has too little left.
     RateLimited {
-        /// Requests or tokens, of the minute.
+        /// Requests or tokens, of the minute or of the day.
         meter: Meter,
-        /// Its limit per minute.
+        /// Its limit per window.
         limit: u64,
         /// What is used of it.
         used: u64,
         /// What the call asked for.
         requested: u64,
-        /// Time until this very call fits.
-        wait: Duration,
+        /// Time until this very call fits, where the words say it.
+        wait: Option<Duration>,
     },
+    /// Demand grew too fast, inside every limit.
+    SlowDown,
     /// The call is larger than the meter.
     TooLarge {
         /// The meter's limit per minute.
+        limit: u64,
+        /// What the call asked for.
+        requested: u64,
+    },
+    /// The call is larger than the model takes.
+    TooLong {
+        /// The most tokens that one call may have.
         limit: u64,
         /// What the call asked for.
         requested: u64,
@@ -83,9 +92,11 @@ pub fn write_error(dialect: Dialect, fault: &Fault<'_>, model: &str) -> ErrorAns
 const fn usual_status(fault: &Fault<'_>) -> u16 {
     match fault {
         Fault::RateLimited { .. }
+        | Fault::SlowDown
         | Fault::TooLarge { .. }
         | Fault::AccountExhausted
         | Fault::TooManyOpen { .. } => 429,
+        Fault::TooLong { .. } => 400,
         Fault::Overloaded => 503,
         Fault::Failed => 500,
         Fault::TimedOut => 504,
@@ -96,16 +107,32 @@ const fn usual_status(fault: &Fault<'_>) -> u16 {
 fn openai(fault: &Fault<'_>, model: &str) -> (u16, Value) {
     let organization = "in organization org-simulated";
     let message = match fault {
-        Fault::RateLimited { meter, limit, used, requested, wait } => format!(
-            "Rate limit reached for {model} {organization} on {} per min ({}): Limit {limit}, \
-             Used {used}, Requested {requested}. Please try again in {}.",
-            unit(*meter),
-            if *meter == Meter::Requests { "RPM" } else { "TPM" },
-            format_go_duration(*wait),
-        ),
+        Fault::RateLimited { meter, limit, used, requested, wait } => {
+            let (window, short) = match meter {
+                Meter::Requests => ("min", "RPM"),
+                Meter::RequestsPerDay => ("day", "RPD"),
+                Meter::TokensPerDay => ("day", "TPD"),
+                _ => ("min", "TPM"),
+            };
+            let again = |wait| format!(" Please try again in {}.", format_go_duration(wait));
+            format!(
+                "Rate limit reached for {model} {organization} on {} per {window} ({short}): \
+                 Limit {limit}, Used {used}, Requested {requested}.{}",
+                unit(*meter),
+                wait.map_or_else(String::new, again),
+            )
+        }
+        Fault::SlowDown => {
+            "Slow down: your traffic grew too quickly. Bring the rate back and raise it in steps."
+                .to_owned()
+        }
         Fault::TooLarge { limit, requested } => format!(
             "Request too large for {model} {organization} on tokens per min (TPM): Limit {limit}, \
              Requested {requested}. The input or output tokens must be reduced."
+        ),
+        Fault::TooLong { limit, requested } => format!(
+            "This model's maximum context length is {limit} tokens, however you requested \
+             {requested} tokens. Please reduce the length of the messages."
         ),
         Fault::AccountExhausted => {
             "You exceeded your current quota, please check your plan and billing details."
@@ -123,10 +150,13 @@ fn openai(fault: &Fault<'_>, model: &str) -> (u16, Value) {
     };
     let (code, kind) = match fault {
         Fault::RateLimited { meter, .. } => (Some("rate_limit_exceeded"), unit(*meter)),
+        Fault::SlowDown => (Some("slow_down"), "slow_down"),
         Fault::TooLarge { .. } => (Some("rate_limit_exceeded"), "tokens"),
+        Fault::TooLong { .. } => (Some("context_length_exceeded"), "invalid_request_error"),
         Fault::AccountExhausted => (Some("insufficient_quota"), "insufficient_quota"),
         Fault::TooManyOpen { .. } => (Some("concurrency_limit_exceeded"), "concurrency"),
-        Fault::Overloaded | Fault::Failed | Fault::TimedOut => (None, "server_error"),
+        Fault::Overloaded => (Some("server_is_overloaded"), "server_error"),
+        Fault::Failed | Fault::TimedOut => (None, "server_error"),
         Fault::Rejected { .. } => (None, "invalid_request_error"),
     };
     let error = json!({ "message": message, "type": kind, "param": null, "code": code });
@@ -141,11 +171,12 @@ fn azure(fault: &Fault<'_>, model: &str) -> (u16, Value) {
         }
         return (status, body);
     };
-    let kind = if *meter == Meter::Requests { "call" } else { "token" };
+    let kind = if unit(*meter) == "requests" { "call" } else { "token" };
+    let again = |wait| format!(" Please retry after {} seconds.", whole_seconds(wait));
     let message = format!(
         "Requests to {model} have exceeded {kind} rate limit of your current simulated pricing \
-         tier. Please retry after {} seconds.",
-        whole_seconds(*wait)
+         tier.{}",
+        wait.map_or_else(String::new, again)
     );
     (429, json!({ "error": { "code": "429", "message": message } }))
 }
@@ -154,12 +185,17 @@ fn anthropic(fault: &Fault<'_>) -> (u16, Value) {
     let (status, kind, message) = match fault {
         Fault::RateLimited { meter, limit, .. } => {
             let message = format!(
-                "This request would exceed your organization's rate limit of {limit} {} per minute.",
-                unit(*meter)
+                "This request would exceed your organization's rate limit of {limit} {} per {}.",
+                unit(*meter),
+                window(*meter)
             );
             (429, "rate_limit_error", message)
         }
-        Fault::TooLarge { limit, requested } => {
+        Fault::SlowDown => {
+            let message = "This request would exceed the acceleration limit: scale up gradually.";
+            (429, "rate_limit_error", message.to_owned())
+        }
+        Fault::TooLarge { limit, requested } | Fault::TooLong { limit, requested } => {
             let message = format!("prompt is too long: {requested} tokens > {limit} maximum");
             (400, "invalid_request_error", message)
         }
@@ -197,13 +233,19 @@ fn gemini(fault: &Fault<'_>, model: &str) -> (u16, Value) {
         })
     };
     let (word, message, details) = match fault {
-        Fault::RateLimited { meter: Meter::Requests, limit, wait, .. } => {
-            let id = "GenerateRequestsPerMinutePerProjectPerModel";
-            ("RESOURCE_EXHAUSTED", QUOTA, vec![violation(id, *limit), retry_info(*wait)])
+        Fault::RateLimited { meter, limit, wait, .. } => {
+            let id = match meter {
+                Meter::Requests => "GenerateRequestsPerMinutePerProjectPerModel",
+                Meter::RequestsPerDay => "GenerateRequestsPerDayPerProjectPerModel",
+                Meter::TokensPerDay => "GenerateContentTokensPerModelPerDay",
+                _ => "GenerateContentTokensPerModelPerMinute",
+            };
+            let violated = std::iter::once(violation(id, *limit));
+            let details = violated.chain(wait.map(retry_info)).collect();
+            ("RESOURCE_EXHAUSTED", QUOTA, details)
         }
-        Fault::RateLimited { limit, wait, .. } => {
-            let id = "GenerateContentTokensPerModelPerMinute";
-            ("RESOURCE_EXHAUSTED", QUOTA, vec![violation(id, *limit), retry_info(*wait)])
+        Fault::SlowDown => {
+            ("RESOURCE_EXHAUSTED", "Resource exhausted. Please try again later.", Vec::new())
         }
         Fault::AccountExhausted => {
             let id = "GenerateRequestsPerMinutePerProjectPerModel";
@@ -213,7 +255,7 @@ fn gemini(fault: &Fault<'_>, model: &str) -> (u16, Value) {
             let id = "ConcurrentRequestsPerProjectPerModel";
             ("RESOURCE_EXHAUSTED", QUOTA, vec![violation(id, u64::from(*cap))])
         }
-        Fault::TooLarge { .. } => {
+        Fault::TooLarge { .. } | Fault::TooLong { .. } => {
             let message = "The input token count exceeds the maximum number of tokens allowed.";
             ("INVALID_ARGUMENT", message, Vec::new())
         }
@@ -240,8 +282,10 @@ fn problem(fault: &Fault<'_>) -> (u16, Value) {
     let of_draft = |name: &str| format!("https://iana.org/assignments/http-problem-types#{name}");
     let (status, kind, policy) = match fault {
         Fault::RateLimited { meter, .. } => {
-            (429, of_draft("quota-exceeded"), Some(format!("{}-per-minute", unit(*meter))))
+            let policy = format!("{}-per-{}", unit(*meter), window(*meter));
+            (429, of_draft("quota-exceeded"), Some(policy))
         }
+        Fault::SlowDown => (429, of_draft("abnormal-usage-detected"), None),
         Fault::TooManyOpen { .. } => {
             (429, of_draft("quota-exceeded"), Some("concurrency".to_owned()))
         }
@@ -262,7 +306,14 @@ fn problem(fault: &Fault<'_>) -> (u16, Value) {
 
 const fn unit(meter: Meter) -> &'static str {
     match meter {
-        Meter::Requests => "requests",
+        Meter::Requests | Meter::RequestsPerDay => "requests",
         _ => "tokens",
+    }
+}
+
+const fn window(meter: Meter) -> &'static str {
+    match meter {
+        Meter::RequestsPerDay | Meter::TokensPerDay => "day",
+        _ => "minute",
     }
 }

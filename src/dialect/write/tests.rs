@@ -22,11 +22,14 @@ fn read(dialect: Dialect, status: u16, headers: &[(HeaderName, String)], body: &
 
 /// A fault with the class, the meter and the hint that must survive.
 fn faults(wait: Duration) -> Vec<(Fault<'static>, Class, Option<Meter>, Option<Duration>)> {
-    let limited = |meter| Fault::RateLimited { meter, limit: 60, used: 59, requested: 3, wait };
+    let limited =
+        |meter| Fault::RateLimited { meter, limit: 60, used: 59, requested: 3, wait: Some(wait) };
     vec![
         (limited(Meter::Requests), Class::TransientRateLimit, Some(Meter::Requests), Some(wait)),
         (limited(Meter::Tokens), Class::TransientRateLimit, Some(Meter::Tokens), Some(wait)),
+        (Fault::SlowDown, Class::TransientRateLimit, None, None),
         (Fault::TooLarge { limit: 60, requested: 61 }, Class::BadRequest, None, None),
+        (Fault::TooLong { limit: 60, requested: 61 }, Class::BadRequest, None, None),
         (Fault::AccountExhausted, Class::PermanentQuota, Some(Meter::Spend), None),
         (Fault::TooManyOpen { cap: 2 }, Class::TransientRateLimit, Some(Meter::Concurrency), None),
         (Fault::Overloaded, Class::TemporaryOverload, None, None),

@@ -13,9 +13,12 @@ const SIZE: &str = "tokens = { min = 100, max = 100 }\n";
 
 /// A minute of these callers, scraped once a second: what the page says in the end, by scope.
 fn minute(callers: &[String], app: &str, providers: &[(&str, &str)]) -> Vec<Snapshot> {
-    let callers: Vec<CallerConfig> =
+    let mut callers: Vec<CallerConfig> =
         callers.iter().map(|text| toml::from_str(text).expect("fits")).collect();
-    callers.iter().for_each(|caller| caller.check().expect("in bounds"));
+    for caller in &mut callers {
+        caller.check().expect("in bounds");
+        caller.stack_layers("callers", &|path| Err(path.to_owned())).expect("layers");
+    }
     let app: AppConfig = toml::from_str(app).expect("fits");
     app.check().expect("in bounds");
     let provider = |(name, text): &(&str, &str)| ScopeProvider {

@@ -4,6 +4,7 @@
 //! A keeper answers within its time limit or says why not; what the gate does then is the gate's
 //! decision. One decision is one round trip.
 
+mod faulty;
 mod link;
 mod memory;
 mod redis_keeper;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 use crate::admission::{Claim, Mirror, Report, Verdict};
 
+pub use faulty::FaultyKeeper;
 pub use memory::MemoryKeeper;
 pub use redis_keeper::{DECISION_LIMIT, DECISION_LIMIT_MAX, RedisKeeper};
 

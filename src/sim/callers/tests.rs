@@ -6,8 +6,9 @@ const SIZE: &str = "tokens = { min = 1, max = 1 }\n";
 const STEPS: &str = "steps = [{ name = 'a', at_s = 0, rate = 1 }]\n";
 
 fn check(text: &str, expected_key: Option<&str>) {
-    let config: CallerConfig = toml::from_str(text).expect("the text fits the types");
-    let key = config.check().err().map(|error| error.key);
+    let mut config: CallerConfig = toml::from_str(text).expect("the text fits the types");
+    let layers = |config: &mut CallerConfig| config.stack_layers("it", &|_| unreachable!());
+    let key = config.check().and_then(|()| layers(&mut config)).err().map(|error| error.key);
     assert_eq!(key.as_deref(), expected_key, "{text}");
 }
 
@@ -21,7 +22,7 @@ fn bounds_are_named() {
     plain("deadline_s = 0", Some("deadline_s"));
     plain("leaves = { ratio = 2, within_s = 1 }", Some("leaves.ratio"));
     plain("leaves = { ratio = 1, within_s = -1 }", Some("leaves.within_s"));
-    plain("layers = { sdk = { tries = 0 } }", Some("layers.sdk.tries"));
+    plain("layers = { sdk = { tries = 0 } }", Some("it.layers.sdk.tries"));
     plain("output_tokens = { median = 100, p95 = 50 }", Some("output_tokens.p95"));
     plain("tenants = [{ name = 'a', weight = 0 }]", Some("tenants[0].weight"));
     check(&format!("{STEPS}tokens = {{ min = 2, max = 1 }}"), Some("tokens.max"));

@@ -111,7 +111,7 @@ impl GateModel for ClientThrottling {
     }
 
     fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono) {
-        let status = reply.outcome.status();
+        let status = reply.status();
         if status != 429 && status < 500 {
             self.recent.accepted(now);
         }

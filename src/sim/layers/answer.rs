@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use crate::dialect::parse_http_date;
-use crate::sim::provider::Outcome;
+use crate::sim::provider::Reply;
 
 /// What a client sees of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,14 +27,15 @@ pub struct AnswerSeen {
     pub code: Option<Code>,
 }
 
-impl From<Outcome> for AnswerSeen {
+impl From<&Reply> for AnswerSeen {
     /// The provider's answer, passed on unchanged.
-    fn from(outcome: Outcome) -> Self {
+    fn from(reply: &Reply) -> Self {
+        let malformed = reply.has_malformed_hint().then_some(Written::Garbage);
         Self {
-            status: outcome.status(),
-            retry_after_ms: outcome.retry_after_ms().map(Written::from),
-            retry_after: outcome.retry_after_s().map(Written::from),
-            code: Code::read(outcome.response_key().code),
+            status: reply.status(),
+            retry_after_ms: reply.retry_after_ms().map(Written::from),
+            retry_after: reply.retry_after_s().map(Written::from).or(malformed),
+            code: Code::read(reply.outcome.response_key().code),
             ..Self::default()
         }
     }
@@ -128,6 +129,9 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::{Mono, Tokens};
+    use crate::sim::config::ProviderConfig;
+    use crate::sim::provider::{Call, CallKind, Provider};
 
     #[test]
     fn the_form_of_a_header_is_told() {
@@ -154,9 +158,23 @@ mod tests {
 
     #[test]
     fn a_providers_answer_is_seen_as_it_is() {
-        let seen = AnswerSeen::from(Outcome::InsufficientQuota);
-        assert_eq!((seen.status, seen.code), (429, Some(Code::InsufficientQuota)));
-        assert_eq!(seen.retry_after, None);
-        assert_eq!(AnswerSeen::from(Outcome::Timeout).status, 504);
+        let config: ProviderConfig = toml::from_str(
+            "requests = { per_minute = 60, start = 0 }\ntokens = { per_minute = 600 }\n\
+             steps = [{ at_s = 1, hint = 'malformed' }, { at_s = 2, hard_quota = true }]",
+        )
+        .expect("a provider");
+        let mut provider = Provider::new(&config, 1, Mono::START);
+        let mut seen = |at_s| {
+            let call = Call::new(1, Tokens(1), CallKind::Embeddings);
+            AnswerSeen::from(&provider.handle_request(&call, Mono::from_secs_f64(at_s)))
+        };
+        let refused = seen(0.0);
+        assert_eq!(refused.retry_after, Some(Written::Whole(1)));
+        assert_eq!(refused.retry_after_ms, Some(Written::Whole(1_000)));
+        seen(1.0);
+        assert_eq!(seen(1.0).retry_after, Some(Written::Garbage));
+        let dead = seen(2.0);
+        assert_eq!((dead.status, dead.code), (429, Some(Code::InsufficientQuota)));
+        assert_eq!(dead.retry_after, None);
     }
 }

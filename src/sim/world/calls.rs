@@ -241,7 +241,7 @@ impl<G: GateModel> World<G> {
         let reply = if poisoned {
             provider.reject(identity, kind, POISONED_STATUS, self.now)
         } else {
-            let call = Call { identity, tokens: tokens + output, kind };
+            let call = Call::new(identity, tokens + output, kind);
             provider.handle_request(&call, self.now)
         };
         let at = self.now + reply.latency;

@@ -12,8 +12,9 @@ fn scope(name: &str, provider: &str) -> ScopeProvider {
 }
 
 fn caller(text: &str) -> CallerConfig {
-    let caller: CallerConfig = toml::from_str(text).expect("fits");
+    let mut caller: CallerConfig = toml::from_str(text).expect("fits");
     caller.check().expect("in bounds");
+    caller.stack_layers("callers", &|path| Err(path.to_owned())).expect("layers");
     caller
 }
 

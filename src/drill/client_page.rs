@@ -66,10 +66,10 @@ pub fn layer_calls<'a>(tally: &Tally, facts: &ClientFacts<'a>) -> Vec<(&'a str, 
     layers
 }
 
-/// A counter of every scope: its name and where it lies.
-type Count = (&'static str, fn(&Totals) -> u64);
+/// A counter: its name, or a part of it, and where it lies.
+type Counter<T> = (&'static str, fn(&T) -> u64);
 
-const COUNTS: [Count; 19] = [
+const COUNTS: [Counter<Totals>; 19] = [
     ("simcli_originals_total", |totals| totals.originals),
     ("simcli_served_total", |totals| totals.served),
     ("simcli_failed_total", |totals| totals.failed),
@@ -92,13 +92,13 @@ const COUNTS: [Count; 19] = [
 ];
 
 /// Counters by kind of caller and by lane.
-const KIND_COUNTS: [(&str, fn(&KindCounts) -> u64); 3] = [
+const KIND_COUNTS: [Counter<KindCounts>; 3] = [
     ("calls", |counts| counts.calls),
     ("refused", |counts| counts.refused),
     ("tokens", |counts| counts.tokens.0),
 ];
 
-const ITEM_COUNTS: [(&str, fn(&ItemCounts) -> u64); 6] = [
+const ITEM_COUNTS: [Counter<ItemCounts>; 6] = [
     ("simcli_items_listed_total", |counts| counts.listed),
     ("simcli_items_begun_total", |counts| counts.begun),
     ("simcli_items_duplicate_total", |counts| counts.duplicates),
@@ -328,7 +328,7 @@ impl Page<'_> {
     }
 
     fn app_sources(&mut self, home: usize, stages: &[StageCounts]) {
-        let counts: [(&str, fn(&SourceCounts) -> u64); 2] = [
+        let counts: [Counter<SourceCounts>; 2] = [
             ("simcli_source_slowest_total", |source| source.slowest),
             ("simcli_source_given_up_total", |source| source.given_up),
         ];

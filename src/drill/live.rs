@@ -1,6 +1,7 @@
 //! Plays a drill on its stage in real time: starts everything at one instant, flips flags through the
 //! real admin API when told to, reads the counters where phases begin and end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::phases::TimedFlip;
-use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
+use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
 use super::stage::{Addresses, Stage};
 use super::virtual_run::phases_of;
 use crate::diagnosis::{Diagnoser, Library};
@@ -372,20 +373,24 @@ pub async fn run(
     })
 }
 
-/// Every verdict of the run, with its instant on the pollers' clock. Ends with the pollers.
+/// The gravest verdict of every look, with its instant on the pollers' clock. Ends with the pollers.
 async fn diagnose(
     mut observations: watch::Receiver<Option<Arc<Observation>>>,
     library: Arc<Library>,
 ) -> Vec<(Duration, crate::diagnosis::Verdict)> {
-    let mut diagnoser = Diagnoser::new(library);
+    let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
     let mut verdicts = Vec::new();
     while observations.changed().await.is_ok() {
         let observation = observations.borrow_and_update().clone();
         let Some(observation) = observation else { continue };
-        for snapshot in &observation.scopes {
-            let verdict = diagnoser.step(snapshot, observation.at);
-            verdicts.push((observation.at.since_start(), verdict));
-        }
+        let of_scopes = observation.scopes.iter().map(|snapshot| {
+            let diagnoser = diagnosers
+                .entry(snapshot.scope.clone())
+                .or_insert_with(|| Diagnoser::new(Arc::clone(&library)));
+            diagnoser.step(snapshot, observation.at)
+        });
+        let gravest = gravest(of_scopes.collect());
+        verdicts.extend(gravest.map(|verdict| (observation.at.since_start(), verdict)));
     }
     verdicts
 }

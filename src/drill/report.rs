@@ -118,6 +118,17 @@ impl Verdicts {
     }
 }
 
+/// Of the verdicts about several scopes the one to act on: a cause before nothing, the surer first.
+pub(super) fn gravest(verdicts: Vec<Verdict>) -> Option<Verdict> {
+    let gravity = |verdict: &Verdict| match verdict.cause.as_str() {
+        HEALTHY => (0, Standing::RuledOut),
+        INSUFFICIENT => (1, Standing::RuledOut),
+        _ => (2, verdict.standing),
+    };
+    // Of equals the first scope's.
+    verdicts.into_iter().rev().max_by_key(gravity)
+}
+
 /// Everything that a drill has shown.
 #[derive(Clone, Debug)]
 pub struct Report {

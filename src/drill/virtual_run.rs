@@ -1,16 +1,17 @@
 //! The drill on the virtual clock: the same gate, provider and client models, no sockets, no waiting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::phases::{Phase, TimedFlip, phases};
-use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
+use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
 use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
-use crate::diagnosis::{Diagnoser, Library};
+use crate::diagnosis::{Diagnoser, Library, Verdict};
 use crate::gateway::{Facts, Tally, render};
 use crate::ingest::{Adapter, OnePage, Page, SourceRules};
-use crate::signal::Mono;
+use crate::signal::{Mono, Snapshot};
 use crate::sim::config::ProviderConfig;
 use crate::sim::gated::GatedWorld;
 use crate::sim::provider::Provider;
@@ -85,7 +86,8 @@ pub fn run(
     let mut run = Run {
         world: World::new(&scenario.world(seed), gate),
         own: OnePage::new("gateway", SourceRules::new(Adapter::weir())),
-        diagnoser: Diagnoser::new(Arc::clone(library)),
+        library,
+        diagnosers: BTreeMap::new(),
         verdicts: Verdicts::default(),
         looks: 0,
         oldest_age_max_s: 0.0,
@@ -136,16 +138,17 @@ pub fn run(
     })
 }
 
-struct Run {
+struct Run<'a> {
+    library: &'a Arc<Library>,
     world: World<GatedWorld>,
     own: OnePage,
-    diagnoser: Diagnoser,
+    diagnosers: BTreeMap<String, Diagnoser>,
     verdicts: Verdicts,
     looks: u64,
     oldest_age_max_s: f64,
 }
 
-impl Run {
+impl Run<'_> {
     fn mark(&mut self) -> Tally {
         let now = self.world.now();
         let originals_attempted = self.world.gate_mut().marking().map(Gate::mark).sum();
@@ -195,11 +198,17 @@ impl Run {
             let page = render(gate, &facts, now);
             let taken = self.own.accept(Page::text(&page), now);
             debug_assert!(taken.is_ok(), "a page of our own is small");
-            for snapshot in self.own.snapshots(now) {
-                let verdict = self.diagnoser.step(&snapshot, now);
+            let snapshots = self.own.snapshots(now);
+            let verdicts = snapshots.iter().map(|snapshot| self.diagnose(snapshot, now)).collect();
+            if let Some(verdict) = gravest(verdicts) {
                 self.verdicts.see(&verdict, now.since_start());
             }
         }
+    }
+
+    fn diagnose(&mut self, snapshot: &Snapshot, now: Mono) -> Verdict {
+        let fresh = || Diagnoser::new(Arc::clone(self.library));
+        self.diagnosers.entry(snapshot.scope.clone()).or_insert_with(fresh).step(snapshot, now)
     }
 
     fn drain(&mut self) {

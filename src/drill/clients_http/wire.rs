@@ -43,6 +43,7 @@ pub(super) fn http_client() -> HttpClient {
 }
 
 /// The model that a quota scope counts, at the simulated provider.
+#[must_use]
 pub fn model_of(scope: usize, name: &str) -> String {
     if scope == 0 { FIRST_MODEL.to_owned() } else { format!("sim-{name}") }
 }

@@ -163,7 +163,7 @@ fn plenty(callers: &[&str], more_scopes: &[(&str, &str)], seed: u64) -> World<Pa
 fn to_its_end(world: &mut World<PassThrough>, seconds: f64) -> WorldCounts {
     world.run_until(Mono::from_secs_f64(seconds));
     world.stop();
-    assert!(world.drain(Duration::from_secs(60)), "everything ends");
+    assert!(world.drain(Duration::from_mins(1)), "everything ends");
     world.counts()
 }
 

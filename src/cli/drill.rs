@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::drill_check::CheckArgs;
+use super::drill_gate::GateArgs;
 use super::out::{self, OutputError};
-use super::{board, drill_compare, drill_upstream};
+use super::{board, drill_check, drill_compare, drill_gate, drill_upstream};
 use crate::diagnosis::{Library, Verdict, verdict_to_json};
 use crate::drill::compare;
 use crate::drill::live::{self, Control};
@@ -39,9 +41,9 @@ const NOTICES_MAX: usize = 64;
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Name of a shipped scenario, or path of a scenario file
+    /// Name of a shipped scenario, or path of a scenario file; several for --check
     #[arg(default_value = "launch-0900")]
-    scenario: String,
+    scenarios: Vec<String>,
     /// List the shipped scenarios
     #[arg(long)]
     list: bool,
@@ -66,6 +68,20 @@ pub struct Args {
     /// Print the report as one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    check: CheckArgs,
+    #[command(flatten)]
+    gate: GateArgs,
+}
+
+impl Args {
+    /// The scenario, where one is played.
+    fn scenario(&self) -> Result<&str> {
+        match &self.scenarios[..] {
+            [one] => Ok(one),
+            _ => Err(eyre!("one scenario is played at a time; only --check takes several")),
+        }
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -84,9 +100,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         return list(args.json);
     }
+    let library = runbook::embedded();
+    if let Some(file) = &args.gate.gate {
+        return drill_gate::run(&args.gate, file, &library, args.json);
+    }
+    if args.check.is_asked() {
+        return drill_check::run(&args.check, &args.scenarios, args.seed, &library, args.json);
+    }
+    let name = args.scenario()?;
     // Read once: what is confirmed is what is played.
-    let source = Scenario::source(&args.scenario)?;
-    let scenario = Scenario::parse(&args.scenario, &source)?;
+    let source = Scenario::source(name)?;
+    let scenario = Scenario::parse(name, &source)?;
     if args.compare {
         drill_compare::print(&compare::run(&scenario, args.seed, args.total)?, args.json)?;
         return Ok(ExitCode::SUCCESS);
@@ -97,7 +121,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let total = total.as_secs_f64();
         return Err(eyre!("--set {}=...@{at}s is after the end of the run ({total} s)", late.key));
     }
-    let library = runbook::embedded();
     if args.on_virtual_clock {
         let report = virtual_run::run(&scenario, &library, args.seed, total, &args.flips)?;
         print(&report, args.json)?;
@@ -162,7 +185,8 @@ fn journal(stage: &Stage) -> Result<(Journal, Option<String>)> {
     }
 }
 
-fn reqwest_client() -> Result<reqwest::Client> {
+/// What speaks to the processes of a stage.
+pub(super) fn reqwest_client() -> Result<reqwest::Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(reqwest::Client::builder().no_proxy().build()?)
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::report::quantile_95;
+use super::observed::Observed;
+use super::report::quantile;
 use super::scenario::Scenario;
 use super::virtual_run::scope_of;
 use crate::admission::{FlagError, PLANS, Settings, flag};
@@ -28,7 +29,7 @@ mod watched;
 
 use quota::Quota;
 pub use surge::{Surge, SurgeError};
-use watched::{BIN, Counted, Seen, Watched, ratio};
+use watched::{BIN, Bins, Counted, Seen, ratio};
 
 /// Longest drain at the end.
 const DRAIN_MAX: Duration = Duration::from_mins(1);
@@ -237,19 +238,19 @@ fn watch<G: GateModel>(
     let mut config = scenario.world(seed);
     config.layers = layers;
     let steady = (Mono::from_start(surge.steady_from), Mono::from_start(surge.to));
-    let mut world = World::new(&config, Watched::new(gate, steady));
+    let mut world = World::new(&config, Observed::new(gate, Bins::new(steady)));
     world.run_until(Mono::from_start(surge.total));
     world.stop();
     // What waits for its answer still gets it: it decides about the last originals.
     world.drain(DRAIN_MAX);
-    world.gate_mut().seen()
+    world.gate_mut().witness_mut().seen()
 }
 
 fn row(control: Control, seen: &Seen, surge: &Surge, quota: &Quota) -> Row {
     let steady = &seen.steady;
     let span = surge.to.saturating_sub(surge.steady_from);
     let allowed = quota.allowed(surge.steady_from, surge.to);
-    let p95 = |latency: &crate::admission::Histogram| quantile_95(&[], &latency.buckets);
+    let p95 = |latency: &crate::admission::Histogram| quantile(0.95, &[], &latency.buckets);
     Row {
         control: control.word(),
         meaning: control.meaning(),

@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::observed::Totals;
 use super::phases::TimedFlip;
 use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
 use super::stage::{Addresses, Stage};
@@ -59,14 +60,6 @@ pub struct Control {
     http: reqwest::Client,
     addresses: Addresses,
     token: String,
-}
-
-#[derive(Deserialize)]
-struct ProviderLedger {
-    originals: u64,
-    attempts: u64,
-    provider_429: u64,
-    tokens_sent: u64,
 }
 
 /// What the clients have counted by themselves.
@@ -217,13 +210,7 @@ impl Control {
     pub async fn ledger(&self) -> Result<Option<LedgerReport>, LiveError> {
         let Some(provider) = self.addresses.provider else { return Ok(None) };
         let url = format!("http://{provider}/ledger");
-        let ledger: ProviderLedger = self.get("read the ledger", &url).await?;
-        Ok(Some(LedgerReport {
-            originals: ledger.originals,
-            attempts: ledger.attempts,
-            provider_429: ledger.provider_429,
-            tokens_sent: ledger.tokens_sent,
-        }))
+        self.get("read the ledger", &url).await.map(Some)
     }
 
     async fn post(&self, what: &'static str, url: &str) -> Result<(), LiveError> {
@@ -365,6 +352,7 @@ pub async fn run(
         total,
         onset: scenario.onset,
         phases: reports,
+        totals: Totals::from(&after),
         verdicts,
         flags: set,
         ledger,

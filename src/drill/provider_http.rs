@@ -29,6 +29,7 @@ use crate::drill::clients_http::model_of;
 use crate::drill::metrics_text::Histogram;
 use crate::drill::provider_page::{self, PageFacts};
 use crate::drill::provider_wire::WireRequest;
+use crate::drill::report::LedgerReport;
 use crate::drill::scenario::FIRST_SCOPE;
 use crate::drill::virtual_run::scope_name;
 use crate::signal::Mono;
@@ -378,21 +379,18 @@ async fn set_script(State(scopes): State<Scopes>, script: String) -> Response {
 
 /// What all scopes counted.
 async fn ledger(State(scopes): State<Scopes>) -> Response {
-    let (mut originals, mut attempts, mut tokens, mut in_flight) = (0, 0, 0, 0);
+    let mut sum = LedgerReport::NOTHING;
+    let mut in_flight = 0;
     let mut responses: BTreeMap<ResponseKey, u64> = BTreeMap::new();
     for scope in scopes.0.iter() {
         let inner = scope.shared.lock();
         let ledger = inner.provider.ledger();
-        originals += ledger.originals();
-        attempts += ledger.attempts();
-        tokens += ledger.tokens().0;
+        sum.add(ledger);
         in_flight += inner.provider.in_flight();
         for (key, count) in ledger.responses() {
             *responses.entry(*key).or_default() += count;
         }
     }
-    let with_429 = responses.iter().filter(|(key, _)| key.status == 429);
-    let provider_429: u64 = with_429.map(|(_, count)| count).sum();
     let refusals: Vec<_> = responses
         .iter()
         .filter(|(key, _)| key.status >= 400)
@@ -400,34 +398,18 @@ async fn ledger(State(scopes): State<Scopes>) -> Response {
             json!({ "status": key.status, "code": key.code, "type": key.kind, "count": count })
         })
         .collect();
-    let body = json!({
-        "originals": originals,
-        "attempts": attempts,
-        "provider_429": provider_429,
-        "tokens_sent": tokens,
-        "in_flight": in_flight,
-        "refusals": refusals,
-    });
+    let mut body = json!(sum);
+    body["in_flight"] = json!(in_flight);
+    body["refusals"] = json!(refusals);
     axum::Json(body).into_response()
 }
 
 /// The pages of all scopes as one.
 async fn metrics(State(scopes): State<Scopes>) -> Response {
-    let mut text = String::new();
-    for scope in scopes.0.iter() {
-        let page = metrics_text(&mut scope.shared.lock(), scope.name.as_deref());
-        if text.is_empty() {
-            text = page;
-            continue;
-        }
-        // The families have been declared, and the process has started once.
-        let is_sample =
-            |line: &&str| !line.starts_with('#') && !line.starts_with("process_start_time");
-        for line in page.lines().filter(is_sample) {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
+    let pages = scopes.0.iter();
+    let text = provider_page::as_one(
+        pages.map(|scope| metrics_text(&mut scope.shared.lock(), scope.name.as_deref())),
+    );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

@@ -53,6 +53,25 @@ pub(super) fn render(provider: &mut Provider, facts: &PageFacts<'_>, now: Mono) 
     text.into_text()
 }
 
+/// The pages of several scopes of one process as one.
+pub(super) fn as_one(pages: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    for page in pages {
+        if text.is_empty() {
+            text = page;
+            continue;
+        }
+        // The families have been declared, and the process has started once.
+        let is_sample =
+            |line: &&str| !line.starts_with('#') && !line.starts_with("process_start_time");
+        for line in page.lines().filter(is_sample) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
 fn counted(text: &mut MetricsText, ledger: &Ledger) {
     text.family("simprov_attempts_total", "counter");
     for (kind, count) in ledger.attempts_by_kind() {

@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::observed::Totals;
 use super::phases::Phase;
 use crate::admission::LATENCY_BOUNDS;
 use crate::diagnosis::{HEALTHY, INSUFFICIENT, Standing, Verdict};
 use crate::gateway::Tally;
 use crate::signal::{Bucket, histogram_quantile};
+use crate::sim::ledger::Ledger;
 
 /// One phase of the report. Counts are of this phase alone; times are seconds since the start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +58,7 @@ pub struct PhaseReport {
 }
 
 /// What the simulated provider has counted by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerReport {
     /// Distinct originals that reached it.
     pub originals: u64,
@@ -66,6 +68,33 @@ pub struct LedgerReport {
     pub provider_429: u64,
     /// Tokens that it charged.
     pub tokens_sent: u64,
+    /// See [`Ledger::early_repeats`].
+    pub early_repeats: Option<u64>,
+    /// See [`Ledger::final_repeats`].
+    pub final_repeats: Option<u64>,
+}
+
+impl LedgerReport {
+    /// Before anything has come.
+    pub(super) const NOTHING: Self = Self {
+        originals: 0,
+        attempts: 0,
+        provider_429: 0,
+        tokens_sent: 0,
+        early_repeats: Some(0),
+        final_repeats: Some(0),
+    };
+
+    /// Adds what one quota scope's provider counted.
+    pub(super) fn add(&mut self, ledger: &Ledger) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.originals += ledger.originals();
+        self.attempts += ledger.attempts();
+        self.provider_429 += ledger.answered(429);
+        self.tokens_sent += ledger.tokens().0;
+        self.early_repeats = both(self.early_repeats, ledger.early_repeats());
+        self.final_repeats = both(self.final_repeats, ledger.final_repeats());
+    }
 }
 
 /// Readings at the two ends of a phase.
@@ -142,6 +171,8 @@ pub struct Report {
     pub onset: Duration,
     /// The phases.
     pub phases: Vec<PhaseReport>,
+    /// The run as a whole.
+    pub totals: Totals,
     /// The verdicts.
     pub verdicts: Verdicts,
     /// Flags that were set: when, which, to what.
@@ -170,7 +201,7 @@ impl PhaseReport {
         let offered = grown(|tally| tally.offered);
         let attempts = grown(|tally| tally.attempts);
         let originals_attempted = after.originals_attempted.unwrap_or(0);
-        let p95 = |read: fn(&Tally) -> &Vec<u64>| quantile_95(read(before), read(after));
+        let p95 = |read: fn(&Tally) -> &Vec<u64>| quantile(0.95, read(before), read(after));
         Self {
             name: span.phase.name.clone(),
             from_s: span.phase.from.as_secs_f64(),
@@ -197,12 +228,13 @@ impl PhaseReport {
 
 /// Unknown, not zero, where there is nothing to divide by.
 #[expect(clippy::cast_precision_loss, reason = "counts of one drill")]
-fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
+/// A quantile of what came to the buckets of `LATENCY_BOUNDS` in between; unknown without anything.
 #[expect(clippy::cast_precision_loss, reason = "counts of one drill")]
-pub(super) fn quantile_95(before: &[u64], after: &[u64]) -> Option<f64> {
+pub(super) fn quantile(q: f64, before: &[u64], after: &[u64]) -> Option<f64> {
     let mut below = 0.0;
     let bounds = LATENCY_BOUNDS.iter().copied().chain([f64::INFINITY]);
     let buckets: Vec<Bucket> = bounds
@@ -213,6 +245,6 @@ pub(super) fn quantile_95(before: &[u64], after: &[u64]) -> Option<f64> {
             Bucket { le, count: below }
         })
         .collect();
-    let estimate = histogram_quantile(0.95, buckets).value;
+    let estimate = histogram_quantile(q, buckets).value;
     estimate.is_finite().then_some(estimate)
 }

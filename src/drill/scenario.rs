@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::checks::spec::{self, Cure, Expect, Harm, RawCure, RawExpect, RawHarm};
+use super::lost::Lost;
 use super::upstream::Upstream;
 use crate::admission::{FlagValue, PLANS, flag};
 use crate::signal::{TomlError, toml_error};
@@ -18,7 +20,7 @@ use crate::sim::callers::{CALLERS_MAX, CallerConfig};
 use crate::sim::config::{ConfigError, ProviderConfig};
 use crate::sim::gate::GateConfig;
 use crate::sim::layers::{Layers, Stack};
-use crate::sim::world::{ScopeProvider, WorldConfig};
+use crate::sim::world::{Patience, ScopeProvider, WorldConfig};
 
 /// Largest scenario file.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
@@ -104,9 +106,11 @@ pub struct Scenario {
     /// What a diagnosis should say.
     pub expect: Expect,
     /// Flips that end the incident.
-    pub cures: Vec<Flip>,
+    pub cures: Vec<Cure>,
     /// Flips that make it worse.
-    pub harms: Vec<Flip>,
+    pub harms: Vec<Harm>,
+    /// A metrics page that cannot be read for a while.
+    pub lost: Option<Lost>,
     /// A provider in place of the simulated one, when the drill is live.
     pub upstream: Option<Upstream>,
 }
@@ -114,30 +118,10 @@ pub struct Scenario {
 /// Flags and their values, in the order of their keys.
 pub type Flags = Vec<(String, FlagValue)>;
 
-/// What a diagnosis should say.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Expect {
-    /// The cause while the incident lasts.
-    pub cause: String,
-    /// The cause after the cure.
-    pub after_cure: String,
-}
-
-/// Flags that are changed together, and what that does.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Flip {
-    /// The named plan that holds them, if it is one.
-    pub plan: Option<String>,
-    /// The flags.
-    pub flags: Flags,
-    /// What it does to the incident.
-    pub why: String,
-}
-
+/// A scenario as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub(super) struct Raw {
     name: String,
     title: String,
     duration_s: f64,
@@ -156,21 +140,13 @@ struct Raw {
     layers: Layers,
     #[serde(default)]
     gate: GateConfig,
-    expect: Expect,
+    expect: RawExpect,
     #[serde(default)]
-    cures: Vec<RawFlip>,
+    cures: Vec<RawCure>,
     #[serde(default)]
-    harms: Vec<RawFlip>,
+    harms: Vec<RawHarm>,
+    sources: Option<Lost>,
     upstream: Option<Upstream>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawFlip {
-    plan: Option<String>,
-    #[serde(default)]
-    flags: BTreeMap<String, toml::Value>,
-    why: String,
 }
 
 /// The names of the scenarios that ship with weir.
@@ -212,6 +188,12 @@ impl Scenario {
             TomlError::at_key(file, text, key, message, remedy)
         };
         checked(raw).map_err(|wrong| complain(&wrong.key, &wrong.problem, &wrong.remedy))
+    }
+
+    /// Whether everybody waits for ever: no caller leaves, none has a deadline.
+    #[must_use]
+    pub fn nobody_leaves(&self) -> bool {
+        self.all_callers().iter().all(|caller| caller.patience() == Patience::default())
     }
 
     /// The same incident on the virtual clock.
@@ -267,13 +249,13 @@ pub fn read_bounded(path: &Path) -> Result<String, ScenarioError> {
 }
 
 /// A key that is wrong, before its place in the file is known.
-struct Wrong {
-    key: String,
-    problem: String,
-    remedy: String,
+pub(super) struct Wrong {
+    pub(super) key: String,
+    pub(super) problem: String,
+    pub(super) remedy: String,
 }
 
-fn wrong(key: impl Into<String>, problem: impl Into<String>, remedy: &str) -> Wrong {
+pub(super) fn wrong(key: impl Into<String>, problem: impl Into<String>, remedy: &str) -> Wrong {
     Wrong { key: key.into(), problem: problem.into(), remedy: remedy.to_owned() }
 }
 
@@ -293,7 +275,8 @@ fn read_client(path: &str) -> Result<String, String> {
     })
 }
 
-fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
+/// Checks everything that was written.
+pub(super) fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
     raw.provider.check().map_err(under("provider"))?;
     raw.traffic.check().map_err(under("traffic"))?;
     check_callers(&raw)?;
@@ -310,6 +293,7 @@ fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
         ));
     }
     raw.upstream.as_ref().map_or(Ok(()), Upstream::check).map_err(under("upstream"))?;
+    raw.sources.as_ref().map_or(Ok(()), Lost::check).map_err(under("sources"))?;
     Ok(Scenario {
         name: raw.name,
         title: raw.title,
@@ -324,9 +308,10 @@ fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
         app: raw.app,
         layers,
         gate: raw.gate,
-        expect: raw.expect,
-        cures: flips("cures", raw.cures)?,
-        harms: flips("harms", raw.harms)?,
+        expect: spec::expect(raw.expect)?,
+        harms: spec::harms(raw.harms, !raw.cures.is_empty())?,
+        cures: spec::cures(raw.cures)?,
+        lost: raw.sources,
         upstream: raw.upstream,
     })
 }
@@ -406,13 +391,13 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
 }
 
-fn seconds(key: &str, value: f64) -> Result<Duration, Wrong> {
+pub(super) fn seconds(key: &str, value: f64) -> Result<Duration, Wrong> {
     let in_bounds = (0.0..=DURATION_S_MAX).contains(&value);
     let span = Duration::try_from_secs_f64(value).ok().filter(|_| in_bounds);
     span.ok_or_else(|| wrong(key, format!("{value} is out of bounds"), "seconds from 0 to 86400"))
 }
 
-fn flags(table: &str, raw: &BTreeMap<String, toml::Value>) -> Result<Flags, Wrong> {
+pub(super) fn flags(table: &str, raw: &BTreeMap<String, toml::Value>) -> Result<Flags, Wrong> {
     let read = |(key, value): (&String, &toml::Value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let parsed = flag(key).and_then(|def| def.parse(&text));
@@ -424,29 +409,29 @@ fn flags(table: &str, raw: &BTreeMap<String, toml::Value>) -> Result<Flags, Wron
     raw.iter().map(read).collect()
 }
 
-fn flips(table: &str, raw: Vec<RawFlip>) -> Result<Vec<Flip>, Wrong> {
-    let read = |(index, flip): (usize, RawFlip)| {
-        let at = format!("{table}[{index}]");
-        let mut changes = flags(&format!("{at}.flags"), &flip.flags)?;
-        if let Some(name) = &flip.plan {
-            let plan = PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| {
-                let known: Vec<_> = PLANS.iter().map(|plan| plan.name).collect();
-                wrong(format!("{at}.plan"), format!("no plan `{name}`"), &known.join(", "))
-            })?;
-            for (key, value) in plan.changes {
-                let value = flag(key).and_then(|def| def.parse(value));
-                let value = value.map_err(|error| {
-                    wrong(format!("{at}.plan"), error.to_string(), "fix the plan")
-                })?;
-                changes.push(((*key).to_owned(), value));
-            }
+/// The flags that a flip changes: those of its plan, and its own.
+pub(super) fn flip_flags(
+    at: &str,
+    plan: Option<&str>,
+    own: &BTreeMap<String, toml::Value>,
+) -> Result<Flags, Wrong> {
+    let mut changes = flags(&format!("{at}.flags"), own)?;
+    if let Some(name) = plan {
+        let plan = PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| {
+            let known: Vec<_> = PLANS.iter().map(|plan| plan.name).collect();
+            wrong(format!("{at}.plan"), format!("no plan `{name}`"), &known.join(", "))
+        })?;
+        for (key, value) in plan.changes {
+            let value = flag(key).and_then(|def| def.parse(value));
+            let value = value
+                .map_err(|error| wrong(format!("{at}.plan"), error.to_string(), "fix the plan"))?;
+            changes.push(((*key).to_owned(), value));
         }
-        if changes.is_empty() {
-            return Err(wrong(at, "changes nothing", "name a plan or flags"));
-        }
-        Ok(Flip { plan: flip.plan, flags: changes, why: flip.why })
-    };
-    raw.into_iter().enumerate().map(read).collect()
+    }
+    if changes.is_empty() {
+        return Err(wrong(at, "changes nothing", "name a plan or flags"));
+    }
+    Ok(changes)
 }
 
 #[cfg(test)]
@@ -463,7 +448,7 @@ mod tests {
         for name in ["launch-0900", "deaf-wrapper"] {
             let scenario = Scenario::load(name).expect("a shipped scenario is right");
             assert_eq!(scenario.onset, Duration::from_secs(10));
-            assert_eq!(scenario.cures[0].flags.len(), 3, "contain changes three flags");
+            assert_eq!(scenario.cures[0].flip.flags.len(), 3, "contain changes three flags");
             let phases: Vec<_> = scenario.traffic.steps.iter().map(|step| &step.name).collect();
             assert_eq!(phases, ["calm", "storm"]);
         }
@@ -498,6 +483,14 @@ mod tests {
         );
         check("\"off\"", "\"sometimes\"", "`admission.mode` takes enforce, shadow, off");
         check("rate = 180", "rate = -1", "`traffic.steps[1].rate`: -1 is out of bounds");
+        check("back = [", "back = ['nonsense',", "`cures[0].back`: `nonsense`, column 9:");
+        check("back = [", "back = ['lunch > 1',", "`cures[0].back`: no signal `lunch`");
+        check("worse = [", "worse = ['lunch',", "`harms[0].worse`: no signal `lunch`");
+        check(
+            "[[cures]]",
+            "[sources]\nlose = 'gateway'\nfrom_s = 2\nto_s = 1\n[[cures]]",
+            "`sources.to_s`: 1",
+        );
         check("plan = \"contain\"", "plan = \"pray\"", "`cures[0].plan`: no plan `pray`; contain");
         check("start = 3_000", "start = -1", "`provider.requests.start`: invalid value");
         check("tries = 3", "tries = 0", "`layers.sdk.tries`: 0 is out of bounds");

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::observed::{Count, Observed};
 use super::phases::{Phase, TimedFlip, phases};
 use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
 use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library, Verdict};
-use crate::gateway::{Facts, Tally, render};
-use crate::ingest::{Adapter, OnePage, Page, SourceRules};
+use crate::gateway::Tally;
 use crate::signal::{Mono, Snapshot};
 use crate::sim::config::ProviderConfig;
 use crate::sim::gated::GatedWorld;
 use crate::sim::provider::Provider;
 use crate::sim::world::{ScopeProvider, World};
+
+mod sources;
+
+use sources::Sources;
 
 /// How often the world is looked at between events: the age of the queue, once a second the metrics.
 const LOOK: Duration = Duration::from_millis(200);
@@ -67,6 +71,19 @@ pub fn phases_of(scenario: &Scenario, flips: &[TimedFlip], total: Duration) -> V
     phases(&steps, flips, total)
 }
 
+/// What is played: a scenario from one seed, with flips of its flags, for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Play<'a> {
+    /// The incident.
+    pub scenario: &'a Scenario,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Length of the run without the drain.
+    pub total: Duration,
+    /// What is flipped when.
+    pub flips: &'a [TimedFlip],
+}
+
 /// Plays a scenario on the virtual clock.
 ///
 /// # Errors
@@ -78,20 +95,21 @@ pub fn run(
     total: Duration,
     flips: &[TimedFlip],
 ) -> Result<Report, FlagError> {
-    let mut settings = Settings::default();
-    for (key, value) in &scenario.flags {
-        settings.set(key, value.clone())?;
-    }
-    let gate = GatedWorld::configured(scopes_of(scenario), &scenario.gate, settings, seed);
-    let mut run = Run {
-        world: World::new(&scenario.world(seed), gate),
-        own: OnePage::new("gateway", SourceRules::new(Adapter::weir())),
-        library,
-        diagnosers: BTreeMap::new(),
-        verdicts: Verdicts::default(),
-        looks: 0,
-        oldest_age_max_s: 0.0,
-    };
+    watch(&Play { scenario, seed, total, flips }, Some(library), |_, _| {})
+}
+
+/// Plays a scenario, and shows every snapshot with its instant to `see`. Without a library nothing is
+/// diagnosed, which takes less time.
+///
+/// # Errors
+/// When a flag of the scenario does not take its value.
+pub fn watch(
+    play: &Play<'_>,
+    library: Option<&Arc<Library>>,
+    see: impl FnMut(&Snapshot, Mono),
+) -> Result<Report, FlagError> {
+    let Play { scenario, seed, total, flips } = *play;
+    let mut run = Run::new(play, library, see)?;
     let mut reports = Vec::new();
     let mut set = Vec::new();
     let cut = phases_of(scenario, flips, total);
@@ -99,10 +117,7 @@ pub fn run(
     let mut after = run.mark();
     for (place, phase) in cut.into_iter().enumerate() {
         for flip in flips.iter().filter(|flip| flip.at == phase.from) {
-            let mut settings = run.world.gate().gate().settings().clone();
-            settings.set(&flip.key, flip.value.clone())?;
-            let now = run.world.now();
-            run.world.gate_mut().apply(&settings, now);
+            run.set(flip)?;
             set.push((flip.at, flip.key.clone(), flip.value.to_string()));
         }
         let before = after;
@@ -130,6 +145,7 @@ pub fn run(
         total,
         onset: scenario.onset,
         phases: reports,
+        totals: run.world.gate().witness().totals(&run.world.counts()),
         verdicts: run.verdicts,
         flags: set,
         ledger: Some(ledger),
@@ -138,33 +154,65 @@ pub fn run(
     })
 }
 
-struct Run<'a> {
-    library: &'a Arc<Library>,
-    world: World<GatedWorld>,
-    own: OnePage,
+struct Run<'a, See> {
+    world: World<Observed<GatedWorld, Count>>,
+    sources: Sources,
+    library: Option<&'a Arc<Library>>,
+    /// One per quota scope, by its name.
     diagnosers: BTreeMap<String, Diagnoser>,
     verdicts: Verdicts,
+    see: See,
     looks: u64,
     oldest_age_max_s: f64,
 }
 
-impl Run<'_> {
+impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
+    fn new(
+        play: &Play<'_>,
+        library: Option<&'a Arc<Library>>,
+        see: See,
+    ) -> Result<Self, FlagError> {
+        let Play { scenario, seed, .. } = *play;
+        let mut settings = Settings::default();
+        for (key, value) in &scenario.flags {
+            settings.set(key, value.clone())?;
+        }
+        let scopes = scopes_of(scenario);
+        let names = scopes.iter().map(|scope| scope.name.to_string()).collect();
+        let gate = GatedWorld::configured(scopes, &scenario.gate, settings, seed);
+        let gates = gate.gates().count();
+        Ok(Self {
+            world: World::new(&scenario.world(seed), Observed::new(gate, Count::default())),
+            sources: Sources::new(scenario, names, gates),
+            library,
+            diagnosers: BTreeMap::new(),
+            verdicts: Verdicts::default(),
+            see,
+            looks: 0,
+            oldest_age_max_s: 0.0,
+        })
+    }
+
+    fn set(&mut self, flip: &TimedFlip) -> Result<(), FlagError> {
+        let mut settings = self.world.gate().gate().gate().settings().clone();
+        settings.set(&flip.key, flip.value.clone())?;
+        let now = self.world.now();
+        self.world.gate_mut().gate_mut(now).apply(&settings, now);
+        Ok(())
+    }
+
     fn mark(&mut self) -> Tally {
         let now = self.world.now();
-        let originals_attempted = self.world.gate_mut().marking().map(Gate::mark).sum();
-        let tally = Tally::of_all(self.world.gate().gates(), now);
+        let gates = self.world.gate_mut().gate_mut(now);
+        let originals_attempted = gates.marking().map(Gate::mark).sum();
+        let tally = Tally::of_all(gates.gates(), now);
         Tally { originals_attempted: Some(originals_attempted), ..tally }
     }
 
     /// What the providers of all scopes counted.
     fn ledger(&self) -> LedgerReport {
-        let mut sum = LedgerReport::default();
-        for ledger in self.world.providers().iter().map(Provider::ledger) {
-            sum.originals += ledger.originals();
-            sum.attempts += ledger.attempts();
-            sum.provider_429 += ledger.answered(429);
-            sum.tokens_sent += ledger.tokens().0;
-        }
+        let mut sum = LedgerReport::NOTHING;
+        self.world.providers().iter().map(Provider::ledger).for_each(|ledger| sum.add(ledger));
         sum
     }
 
@@ -183,38 +231,32 @@ impl Run<'_> {
 
     fn look(&mut self) {
         let now = self.world.now();
-        let tally = Tally::of_all(self.world.gate().gates(), now);
+        let tally = Tally::of_all(self.world.gate().gate().gates(), now);
         self.oldest_age_max_s = self.oldest_age_max_s.max(tally.queue_oldest_age_s);
-        if self.looks.is_multiple_of(LOOKS_PER_SCRAPE) {
-            let world = self.world.gate();
-            let gate = world.gate();
-            let facts = Facts {
-                instance: "virtual",
-                upstream_open: world.open_calls(0),
-                loop_lag: Some(world.loop_lag(now)),
-                store: world.store_counters(0),
-                ..Facts::default()
-            };
-            let page = render(gate, &facts, now);
-            let taken = self.own.accept(Page::text(&page), now);
-            debug_assert!(taken.is_ok(), "a page of our own is small");
-            let snapshots = self.own.snapshots(now);
-            let verdicts = snapshots.iter().map(|snapshot| self.diagnose(snapshot, now)).collect();
-            if let Some(verdict) = gravest(verdicts) {
-                self.verdicts.see(&verdict, now.since_start());
-            }
+        if !self.looks.is_multiple_of(LOOKS_PER_SCRAPE) {
+            return;
+        }
+        let snapshots = self.sources.scrape(&mut self.world);
+        for snapshot in &snapshots {
+            (self.see)(snapshot, now);
+        }
+        let verdicts = snapshots.iter().filter_map(|snapshot| self.diagnose(snapshot, now));
+        if let Some(verdict) = gravest(verdicts.collect()) {
+            self.verdicts.see(&verdict, now.since_start());
         }
     }
 
-    fn diagnose(&mut self, snapshot: &Snapshot, now: Mono) -> Verdict {
-        let fresh = || Diagnoser::new(Arc::clone(self.library));
-        self.diagnosers.entry(snapshot.scope.clone()).or_insert_with(fresh).step(snapshot, now)
+    fn diagnose(&mut self, snapshot: &Snapshot, now: Mono) -> Option<Verdict> {
+        let library = self.library?;
+        let scope = snapshot.scope.clone();
+        let fresh = || Diagnoser::new(Arc::clone(library));
+        Some(self.diagnosers.entry(scope).or_insert_with(fresh).step(snapshot, now))
     }
 
     fn drain(&mut self) {
         self.world.stop();
         let now = self.world.now();
-        self.world.gate_mut().drain(now);
+        self.world.gate_mut().gate_mut(now).drain(now);
         self.world.drain(DRAIN_MAX);
     }
 }

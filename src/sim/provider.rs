@@ -330,7 +330,7 @@ impl Provider {
         if !matches!(outcome, Outcome::Ok { .. }) {
             self.recent.failed(call.identity, now);
         }
-        self.ledger.count(call, self.requests_of(call), &reply);
+        self.ledger.count(call, self.requests_of(call), &reply, now);
         reply
     }
 

@@ -1,14 +1,14 @@
-//! Watches a gate from outside and measures every control with the same yardstick.
+//! Measures every control with the same yardstick: in bins of a few seconds, and over the steady overload.
 //!
 //! A request is admitted when an attempt is made for it before its answer, and shed when it is answered
-//! without one. Changes nothing of what passes.
+//! without one. Sees what passes the gate; asks it nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::admission::Histogram;
+use crate::drill::observed::{Open, Witness};
 use crate::signal::{Mono, Tokens};
-use crate::sim::model::{GateEffect, GateModel, OfferedRequest};
 use crate::sim::provider::Reply;
 
 /// Length of a bin: what goodput and recovery are judged in.
@@ -74,35 +74,17 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| Tokens(part).as_f64() / Tokens(whole).as_f64())
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    identity: u128,
-    tokens: Tokens,
-    since: Mono,
-    /// The bin in which its original arrived, where this is the original's first request.
-    first_in: Option<usize>,
-    attempted: bool,
-}
-
-/// A gate, and what came of its requests.
+/// The witness of one control.
 #[derive(Debug)]
-pub struct Watched<G> {
-    gate: G,
+pub struct Bins {
     /// The steady overload.
     steady: (Mono, Mono),
-    open: BTreeMap<u64, Open>,
-    /// The request that each original has open; layers ask one after the other.
-    current: BTreeMap<u128, u64>,
-    /// The number of the next original: they are counted up in the order in which they arrive.
-    next_original: u128,
     bins: Vec<Counted>,
     in_bin: Distinct,
     whole: Counted,
     in_whole: Distinct,
     latency_admitted: Histogram,
     latency_offered: Histogram,
-    /// The instant of the last call: effects belong to it.
-    now: Mono,
 }
 
 /// Everything that was seen.
@@ -118,23 +100,18 @@ pub struct Seen {
     pub latency_offered: Histogram,
 }
 
-impl<G: GateModel> Watched<G> {
-    /// Watches `gate`; `steady` is the span that is counted as a whole.
+impl Bins {
+    /// Counts nothing yet; `steady` is the span that is counted as a whole.
     #[must_use]
-    pub fn new(gate: G, steady: (Mono, Mono)) -> Self {
+    pub fn new(steady: (Mono, Mono)) -> Self {
         Self {
-            gate,
             steady,
-            open: BTreeMap::new(),
-            current: BTreeMap::new(),
-            next_original: 0,
             bins: Vec::new(),
             in_bin: Distinct::default(),
             whole: Counted::default(),
             in_whole: Distinct::default(),
             latency_admitted: Histogram::default(),
             latency_offered: Histogram::default(),
-            now: Mono::START,
         }
     }
 
@@ -156,64 +133,24 @@ impl<G: GateModel> Watched<G> {
         }
     }
 
-    fn is_steady(&self) -> bool {
-        (self.steady.0..self.steady.1).contains(&self.now)
+    fn is_steady(&self, now: Mono) -> bool {
+        (self.steady.0..self.steady.1).contains(&now)
     }
 
-    /// Moves on to `now`, into another bin if it lies there.
-    fn at(&mut self, now: Mono) {
-        self.now = now;
+    /// Counts in the bin of this instant, another one if need be, and in the whole where it belongs
+    /// to it.
+    fn count(&mut self, now: Mono, change: impl Fn(&mut Counted)) {
         let place = place(now);
         if place >= self.bins.len() {
             self.close_bin();
             self.in_bin = Distinct::default();
             self.bins.resize(place + 1, Counted { attempted: Some(0), ..Counted::default() });
         }
-    }
-
-    /// Counts in the bin of this instant, and in the whole where it belongs to it.
-    fn count(&mut self, change: impl Fn(&mut Counted)) {
         if let Some(bin) = self.bins.last_mut() {
             change(bin);
         }
-        if self.is_steady() {
+        if self.is_steady(now) {
             change(&mut self.whole);
-        }
-    }
-
-    fn attempted(&mut self, identity: u128) {
-        self.count(|counted| counted.attempts += 1);
-        self.in_bin.insert(identity);
-        if self.is_steady() {
-            self.in_whole.insert(identity);
-        }
-        if let Some(open) = self.current.get(&identity).and_then(|id| self.open.get_mut(id)) {
-            open.attempted = true;
-        }
-    }
-
-    fn answered(&mut self, request: u64, status: u16) {
-        let Some(open) = self.open.remove(&request) else { return };
-        self.current.remove(&open.identity);
-        let took = self.now.saturating_since(open.since);
-        let is_served = status < 400;
-        if self.is_steady() {
-            self.latency_offered.observe(took);
-            if is_served {
-                self.latency_admitted.observe(took);
-            }
-        }
-        if !open.attempted {
-            self.count(|counted| counted.shed += 1);
-        }
-        if is_served {
-            self.count(|counted| {
-                counted.served += 1;
-                counted.tokens += open.tokens;
-            });
-            if let Some(bin) = open.first_in.and_then(|place| self.bins.get_mut(place)) {
-                bin.served_at_first += 1;
-            }
         }
     }
 }
@@ -222,60 +159,49 @@ fn place(now: Mono) -> usize {
     usize::try_from(now.since_start().as_nanos() / BIN.as_nanos()).unwrap_or(usize::MAX)
 }
 
-impl<G: GateModel> GateModel for Watched<G> {
-    fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
-        self.at(now);
-        let is_first = request.identity >= self.next_original;
-        self.count(|counted| {
+impl Witness for Bins {
+    fn offered(&mut self, open: &Open, now: Mono) {
+        self.count(now, |counted| {
             counted.offered += 1;
-            counted.originals += u64::from(is_first);
+            counted.originals += u64::from(open.is_first);
         });
-        if is_first {
-            self.next_original = request.identity + 1;
-        }
-        let open = Open {
-            identity: request.identity,
-            tokens: request.tokens,
-            since: now,
-            first_in: is_first.then(|| place(now)),
-            attempted: false,
-        };
-        self.open.insert(request.id, open);
-        self.current.insert(request.identity, request.id);
-        self.gate.handle_request(request, now);
     }
 
-    fn handle_reply(&mut self, attempt: u64, reply: &Reply, now: Mono) {
-        self.at(now);
+    fn attempted(&mut self, identity: u128, _: Option<&Open>, now: Mono) {
+        self.count(now, |counted| counted.attempts += 1);
+        self.in_bin.insert(identity);
+        if self.is_steady(now) {
+            self.in_whole.insert(identity);
+        }
+    }
+
+    fn replied(&mut self, reply: &Reply, now: Mono) {
         if reply.outcome.status() == 429 {
-            self.count(|counted| counted.refused += 1);
+            self.count(now, |counted| counted.refused += 1);
         }
-        self.gate.handle_reply(attempt, reply, now);
     }
 
-    fn handle_cancel(&mut self, request: u64, now: Mono) {
-        self.at(now);
-        if let Some(open) = self.open.remove(&request) {
-            self.current.remove(&open.identity);
+    fn answered(&mut self, open: &Open, status: u16, now: Mono) {
+        let took = now.saturating_since(open.since);
+        let is_served = status < 400;
+        if self.is_steady(now) {
+            self.latency_offered.observe(took);
+            if is_served {
+                self.latency_admitted.observe(took);
+            }
         }
-        self.gate.handle_cancel(request, now);
-    }
-
-    fn handle_timeout(&mut self, now: Mono) {
-        self.at(now);
-        self.gate.handle_timeout(now);
-    }
-
-    fn poll_effect(&mut self) -> Option<GateEffect> {
-        let effect = self.gate.poll_effect()?;
-        match &effect {
-            GateEffect::Attempt { identity, .. } => self.attempted(*identity),
-            GateEffect::Answer { request, answer } => self.answered(*request, answer.status),
+        if !open.attempted {
+            self.count(now, |counted| counted.shed += 1);
         }
-        Some(effect)
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.gate.poll_timeout()
+        if is_served {
+            self.count(now, |counted| {
+                counted.served += 1;
+                counted.tokens += open.tokens;
+            });
+            let first_in = open.is_first.then(|| place(open.since));
+            if let Some(bin) = first_in.and_then(|place| self.bins.get_mut(place)) {
+                bin.served_at_first += 1;
+            }
+        }
     }
 }

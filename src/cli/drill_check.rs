@@ -1,0 +1,216 @@
+//! `weir drill --check`: whether scenarios show what their files say, as a table or as one document.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use color_eyre::eyre::{Result, eyre};
+use serde_json::json;
+
+use super::out;
+use crate::diagnosis::Library;
+use crate::drill::checks::{self, Checked, Compared, Moment, Said};
+use crate::drill::scenario::{Scenario, names};
+
+/// Most seeds of one check.
+const SEEDS_MAX: u64 = 10_000;
+
+/// What is checked.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Whether scenarios show what their files say: evidence, cures, harms; on the virtual clock
+    #[arg(long, conflicts_with_all = ["list", "compare", "headless", "flips", "total"])]
+    check: bool,
+    /// Every shipped scenario
+    #[arg(long, requires = "check", conflicts_with = "scenarios")]
+    all: bool,
+    /// How many seeds, from --seed on
+    #[arg(long, requires = "check", value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    seeds: Option<u64>,
+    /// A verdict other than the expected one fails too
+    #[arg(long, requires = "check")]
+    strict: bool,
+}
+
+impl CheckArgs {
+    /// Whether a check is asked for.
+    pub const fn is_asked(&self) -> bool {
+        self.check
+    }
+}
+
+/// Checks these scenarios, or all that ship; the first seed is `seed`.
+///
+/// # Errors
+/// When a scenario cannot be read.
+pub fn run(
+    args: &CheckArgs,
+    scenarios: &[String],
+    seed: u64,
+    library: &Arc<Library>,
+    as_json: bool,
+) -> Result<ExitCode> {
+    let scenarios: Vec<Scenario> = if args.all {
+        names().map(Scenario::load).collect::<Result<_, _>>()?
+    } else {
+        scenarios.iter().map(|name| Scenario::load(name)).collect::<Result<_, _>>()?
+    };
+    let last =
+        seed.checked_add(args.seeds.unwrap_or(1)).ok_or_else(|| eyre!("no seed is so high"))?;
+    let seeds: Vec<u64> = (seed..last).collect();
+    let checked = checks::run(&scenarios, &seeds, library)?;
+    let ok = |one: &Checked| one.passed && (!args.strict || one.verdicts_match());
+    let passed = checked.iter().all(ok);
+    if as_json {
+        let document = json!({ "passed": passed, "strict": args.strict, "runs": checked });
+        out::line(format_args!("{document:#}"))?;
+    } else {
+        out::text(&table(&checked, seeds.len()))?;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Scenario by scenario; `seeds` runs of each follow one another.
+fn table(checked: &[Checked], seeds: usize) -> String {
+    let mut text = String::new();
+    for runs in checked.chunks(seeds.max(1)) {
+        let Some(first) = runs.first() else { continue };
+        let passed = runs.iter().filter(|run| run.passed).count();
+        let _ = writeln!(text, "{}: {}", first.scenario, count(passed, runs.len(), "right"));
+        moments(&mut text, "evidence", &each(runs, |run| &run.evidence));
+        said(&mut text, "", &each(runs, |run| std::slice::from_ref(&run.verdict)));
+        for (place, cure) in first.cures.iter().enumerate() {
+            moments(
+                &mut text,
+                &format!("cure {}", cure.flip),
+                &each(runs, |run| &run.cures[place].back),
+            );
+            let verdicts = each(runs, |run| std::slice::from_ref(&run.cures[place].verdict));
+            said(&mut text, " after it", &verdicts);
+        }
+        for (place, harm) in first.harms.iter().enumerate() {
+            let _ = writeln!(text, "  harm {}", harm.flip);
+            compared(&mut text, &each(runs, |run| &run.harms[place].worse));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The same row of every run, row by row.
+fn each<'a, T>(runs: &'a [Checked], rows: impl Fn(&'a Checked) -> &'a [T]) -> Vec<Vec<&'a T>> {
+    let count = runs.first().map_or(0, |run| rows(run).len());
+    (0..count).map(|row| runs.iter().filter_map(|run| rows(run).get(row)).collect()).collect()
+}
+
+fn moments(text: &mut String, title: &str, rows: &[Vec<&Moment>]) {
+    let Some(first) = rows.first().and_then(|row| row.first()) else { return };
+    let _ = writeln!(text, "  {title}, within {} s", first.within_s);
+    for row in rows {
+        let failed: Vec<_> = row.iter().filter(|moment| !moment.passed).collect();
+        let when = match failed.first() {
+            None => range(row.iter().filter_map(|moment| moment.after_s), 0) + " s",
+            Some(moment) => {
+                let after = moment.after_s.map_or_else(
+                    || format!("not (last: {})", moment.last),
+                    |after_s| format!("only after {after_s:.0} s"),
+                );
+                match row.len() {
+                    1 => after,
+                    all => format!("{after} ({} of {all} seeds)", failed.len()),
+                }
+            }
+        };
+        let predicate = row.first().map_or("", |moment| &moment.predicate);
+        let _ = writeln!(text, "    {:<5}{predicate}: {when}", mark(failed.is_empty()));
+    }
+}
+
+fn said(text: &mut String, when: &str, rows: &[Vec<&Said>]) {
+    for row in rows {
+        let Some(first) = row.first() else { continue };
+        let other = row.iter().find(|said| !said.matches);
+        let shown = other.unwrap_or(first);
+        let cause = shown.cause.as_deref().unwrap_or("nothing");
+        let standing = shown.standing.map_or_else(String::new, |word| format!(" ({word})"));
+        let others = row.iter().filter(|said| !said.matches).count();
+        let expected = match other {
+            None => String::new(),
+            Some(_) => format!(", expected {} ({others} of {} seeds)", first.expected, row.len()),
+        };
+        let _ = writeln!(text, "  verdict{when}: {cause}{standing}{expected}");
+    }
+}
+
+fn compared(text: &mut String, rows: &[Vec<&Compared>]) {
+    for row in rows {
+        let Some(first) = row.first() else { continue };
+        let passed = row.iter().filter(|signal| signal.passed).count();
+        let with = range(row.iter().filter_map(|signal| signal.with), 2);
+        let without = range(row.iter().filter_map(|signal| signal.without), 2);
+        let _ = writeln!(
+            text,
+            "    {:<5}{} {}: {with}, {without} without it; {}",
+            mark(passed == row.len()),
+            first.signal,
+            first.worse,
+            count(passed, row.len(), "worse"),
+        );
+    }
+}
+
+const fn mark(passed: bool) -> &'static str {
+    if passed { "ok" } else { "FAIL" }
+}
+
+/// `right`, or `2 of 3 seeds right`.
+fn count(some: usize, all: usize, word: &str) -> String {
+    if all == 1 {
+        return if some == 1 { word.to_owned() } else { format!("not {word}") };
+    }
+    format!("{some} of {all} seeds {word}")
+}
+
+/// `5`, or `5 to 7`; unknown without any.
+fn range(values: impl Iterator<Item = f64>, digits: usize) -> String {
+    let ends = values.fold(None, |ends: Option<(f64, f64)>, value| {
+        Some(ends.map_or((value, value), |(least, most)| (least.min(value), most.max(value))))
+    });
+    let Some((least, most)) = ends else { return "unknown".to_owned() };
+    let (least, most) = (format!("{least:.digits$}"), format!("{most:.digits$}"));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_one_value_is_that_value_and_of_none_unknown() {
+        assert_eq!(range([6.0, 5.0, 7.4].into_iter(), 0), "5 to 7");
+        assert_eq!(range([5.2, 5.4].into_iter(), 0), "5");
+        assert_eq!(range([].into_iter(), 0), "unknown");
+    }
+
+    #[test]
+    fn a_row_says_in_how_many_seeds_it_failed() {
+        let moment = |after_s: Option<f64>| Moment {
+            predicate: "x > 1".to_owned(),
+            within_s: 15.0,
+            after_s,
+            passed: after_s.is_some_and(|after_s| after_s <= 15.0),
+            last: "no-data".to_owned(),
+        };
+        let row = |all: &[Moment]| {
+            let mut text = String::new();
+            moments(&mut text, "evidence", &[all.iter().collect()]);
+            text
+        };
+        let good = row(&[moment(Some(5.0)), moment(Some(6.0))]);
+        assert_eq!(good, "  evidence, within 15 s\n    ok   x > 1: 5 to 6 s\n");
+        let late = row(&[moment(Some(5.0)), moment(Some(20.0))]);
+        assert!(late.ends_with("FAIL x > 1: only after 20 s (1 of 2 seeds)\n"), "{late}");
+        let never = row(&[moment(None)]);
+        assert!(never.ends_with("FAIL x > 1: not (last: no-data)\n"), "{never}");
+    }
+}

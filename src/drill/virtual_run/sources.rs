@@ -1,0 +1,141 @@
+//! The metrics pages of a virtual run, read as those of a live one are: three sources, the same
+//! adapters, one snapshot per quota scope. Counts nothing itself.
+
+use crate::drill::client_page::{self, ClientFacts};
+use crate::drill::lost::{Lost, Source};
+use crate::drill::observed::{Count, Observed};
+use crate::drill::provider_page::{self, PageFacts};
+use crate::drill::scenario::Scenario;
+use crate::gateway::{Facts, render};
+use crate::ingest::{Adapter, Assembler, ONLY, Page, SourceId, SourceRules};
+use crate::signal::{Mono, Snapshot};
+use crate::sim::callers::CallerConfig;
+use crate::sim::gated::GatedWorld;
+use crate::sim::layers::Stack;
+use crate::sim::world::World;
+
+/// Every process of a virtual run starts with its clock.
+const STARTED_EPOCH_S: f64 = 0.0;
+
+/// The sources of one run.
+#[derive(Debug)]
+pub(super) struct Sources {
+    assembler: Assembler,
+    gateway: SourceId,
+    provider: SourceId,
+    clients: SourceId,
+    lost: Option<Lost>,
+    /// Names of the gates.
+    gates: Vec<String>,
+    /// Full names of the quota scopes.
+    scopes: Vec<String>,
+    callers: Vec<CallerConfig>,
+    layers: Stack,
+}
+
+impl Sources {
+    /// Sources that have not been read yet, of which one may be lost for a while.
+    pub(super) fn new(scenario: &Scenario, scopes: Vec<String>, gates: usize) -> Self {
+        let mut assembler = Assembler::new();
+        let mut add =
+            |source: Source, adapter| assembler.add(source.word(), SourceRules::new(adapter));
+        let gateway = add(Source::Gateway, Adapter::weir());
+        let provider = add(Source::Provider, Adapter::simprov());
+        let clients = add(Source::Clients, Adapter::simcli());
+        let name = |number: usize| if gates == 1 { ONLY.to_owned() } else { number.to_string() };
+        let gates: Vec<_> = (0..gates).map(name).collect();
+        assembler.expect(gateway, gates.iter().map(String::as_str));
+        Self {
+            assembler,
+            gateway,
+            provider,
+            clients,
+            lost: scenario.lost,
+            gates,
+            scopes,
+            callers: scenario.all_callers(),
+            layers: scenario.layers.clone(),
+        }
+    }
+
+    /// Reads every page, and says what they say together.
+    pub(super) fn scrape(
+        &mut self,
+        world: &mut World<Observed<GatedWorld, Count>>,
+    ) -> Vec<Snapshot> {
+        let now = world.now();
+        for number in 0..self.gates.len() {
+            let gate = self.gates[number].clone();
+            self.read(Source::Gateway, &gate, now, |_| gateway_page(world, number, &gate, now));
+        }
+        self.read(Source::Clients, ONLY, now, |sources| sources.client_page(world, now));
+        self.read(Source::Provider, ONLY, now, |sources| sources.provider_page(world, now));
+        self.assembler.snapshots(now)
+    }
+
+    /// Takes a page in, or a gap where the source is lost.
+    fn read(
+        &mut self,
+        source: Source,
+        target: &str,
+        now: Mono,
+        render: impl FnOnce(&Self) -> String,
+    ) {
+        let id = match source {
+            Source::Gateway => self.gateway,
+            Source::Provider => self.provider,
+            Source::Clients => self.clients,
+        };
+        if self.lost.is_some_and(|lost| lost.covers(source, now.since_start())) {
+            return self.assembler.fail(id, target, now);
+        }
+        let page = render(self);
+        let taken = self.assembler.accept(id, target, Page::text(&page), now);
+        debug_assert!(taken.is_ok(), "a page of our own is small");
+    }
+
+    /// The pages of all scopes as one.
+    fn provider_page(&self, world: &mut World<Observed<GatedWorld, Count>>, now: Mono) -> String {
+        let latency = world.gate().witness().provider_latency().clone();
+        let several = self.scopes.len() > 1;
+        let pages = world.providers_mut().iter_mut().zip(&self.scopes).map(|(provider, scope)| {
+            let facts = PageFacts {
+                process_start_s: STARTED_EPOCH_S,
+                // How long answers took is not told apart by scope.
+                latency: (!several).then_some(&latency),
+                scope: several.then_some(scope),
+            };
+            provider_page::render(provider, &facts, now)
+        });
+        provider_page::as_one(pages)
+    }
+
+    fn client_page(&self, world: &World<Observed<GatedWorld, Count>>, now: Mono) -> String {
+        let facts = ClientFacts {
+            started_epoch_s: STARTED_EPOCH_S,
+            scopes: &self.scopes,
+            callers: &self.callers,
+            layers: &self.layers,
+        };
+        client_page::render(world.tallies(), world.app(), &facts, now)
+    }
+}
+
+fn gateway_page(
+    world: &World<Observed<GatedWorld, Count>>,
+    number: usize,
+    instance: &str,
+    now: Mono,
+) -> String {
+    let gated = world.gate().gate();
+    let gate = gated.gates().nth(number).expect("gates are counted at the start");
+    let facts = Facts {
+        instance,
+        process_start_s: STARTED_EPOCH_S,
+        upstream_open: gated.open_calls(number),
+        loop_lag: Some(gated.loop_lag(now)),
+        store: gated.store_counters(number),
+        ..Facts::default()
+    };
+    render(gate, &facts, now)
+}

@@ -40,8 +40,16 @@ struct Waiting {
     world: u64,
     identity: u128,
     tokens: Tokens,
-    /// The provider's last answer, to be passed on.
-    answer: Option<Reply>,
+    /// The provider's last answer.
+    answer: Option<Answer>,
+}
+
+/// An answer of the provider that is to be passed on.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    seen: AnswerSeen,
+    /// What a good answer was charged.
+    served: Option<Tokens>,
 }
 
 #[derive(Debug)]
@@ -207,12 +215,9 @@ impl GatedWorld {
     fn deliver(&mut self, place: usize, request: RequestId, forbid_retry: bool, now: Mono) {
         let instance = &mut self.instances[place];
         let Some(waiting) = instance.waiting.remove(&request) else { return };
-        let served = match &waiting.answer {
-            Some(Reply { outcome: Outcome::Ok { tokens }, .. }) => Some(*tokens),
-            _ => None,
-        };
         let unanswered = AnswerSeen { status: 502, ..AnswerSeen::default() };
-        let mut answer = waiting.answer.as_ref().map_or(unanswered, AnswerSeen::from);
+        let unanswered = Answer { seen: unanswered, served: None };
+        let Answer { seen: mut answer, served } = waiting.answer.unwrap_or(unanswered);
         if forbid_retry {
             answer.should_retry = Some(false);
         }
@@ -293,7 +298,11 @@ impl GateModel for GatedWorld {
         let Some((place, attempt)) = self.attempts.remove(&attempt) else { return };
         let instance = &mut self.instances[place];
         if let Some(waiting) = instance.waiting.get_mut(&attempt.request) {
-            waiting.answer = Some(*reply);
+            let served = match reply.outcome {
+                Outcome::Ok { tokens } => Some(tokens),
+                _ => None,
+            };
+            waiting.answer = Some(Answer { seen: AnswerSeen::from(reply), served });
         }
         instance.gate.handle_head(attempt, &head(reply, self.faults.headers), now);
         self.translate(place, now);

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use super::page::Page;
 use crate::admission::{
-    BreakerState, Ending, FLAGS, Gate, Histogram, Keeping, Lane, Metered, Mode, Scope, Settings,
+    BreakerState, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
     StoreCounters, TenantCounters,
 };
 use crate::dialect::Since;
 use crate::signal::Mono;
+
+mod store;
 
 /// Windows of the exact recent counts, in seconds.
 const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
@@ -19,7 +21,6 @@ const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
 type LaneCount = fn(&Scope, Lane) -> u64;
 type TenantCount = fn(&TenantCounters) -> f64;
 type ScopeHistogram = fn(&Scope) -> &Histogram;
-type KeeperGauge = fn(&Keeping, Mono) -> f64;
 
 /// What the text says beside the gate's own counts.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +62,7 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
-    keeper(&mut page, scopes, facts.store, now);
+    store::write(&mut page, scopes, facts.store, now);
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);
@@ -439,58 +440,6 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
         if let Some(most) = scope.config().max_attempts_configured {
             let labels = [("scope", &**scope.name())];
             page.sample("weir_max_attempts_configured", &labels, f64::from(most));
-        }
-    }
-}
-
-/// How far the shared state of each scope is shared: nothing where every instance has its own.
-fn keeper(page: &mut Page, scopes: &[Scope], store: Option<&StoreCounters>, now: Mono) {
-    let kept: Vec<_> =
-        scopes.iter().filter_map(|scope| Some((&**scope.name(), scope.keeping()?))).collect();
-    if kept.is_empty() {
-        return;
-    }
-    let families: [(&str, &str, KeeperGauge); 3] = [
-        ("weir_store_up", "1 while the store of the shared budget answers.", |kept, _| {
-            f64::from(u8::from(kept.lost_since().is_none()))
-        }),
-        (
-            "weir_store_lost_seconds",
-            "How long it has been silent; the gate works with a local share.",
-            |kept, now| {
-                kept.lost_since().map_or(0.0, |since| now.saturating_since(since).as_secs_f64())
-            },
-        ),
-        (
-            "weir_store_instances",
-            "Instances that shared the budget when it last answered.",
-            |kept, _| f64::from(kept.instances()),
-        ),
-    ];
-    for (name, help, read) in families {
-        page.family(name, "gauge", help);
-        for (scope, kept) in &kept {
-            page.sample(name, &[("scope", scope)], read(kept, now));
-        }
-    }
-    let name = "weir_store_unanswered_total";
-    page.family(name, "counter", "Decisions that the store did not give in time.");
-    for (scope, kept) in &kept {
-        page.count(name, &[("scope", scope)], kept.unanswered());
-    }
-    let Some(store) = store else { return };
-    let name = "weir_store_decision_seconds";
-    page.family(name, "histogram", "Decisions of the store, all scopes, given up ones too.");
-    for (scope, _) in &kept {
-        page.histogram(name, &[("scope", scope)], &store.took);
-    }
-    for (name, help, count) in [
-        ("weir_store_timeouts_total", "Decisions that were given up, all scopes.", store.timeouts),
-        ("weir_store_errors_total", "Decisions that failed, all scopes.", store.errors),
-    ] {
-        page.family(name, "counter", help);
-        for (scope, _) in &kept {
-            page.count(name, &[("scope", scope)], count);
         }
     }
 }

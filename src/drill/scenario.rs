@@ -3,6 +3,8 @@
 //! A scenario is a TOML file; some ship with weir, a user adds others by path. Everything is checked
 //! when it is read, so that a drill never stops half way over a bad number. Starts nothing.
 
+mod callers;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,11 +18,13 @@ use super::upstream::Upstream;
 use crate::admission::{FlagValue, PLANS, flag};
 use crate::signal::{TomlError, toml_error};
 use crate::sim::app::AppConfig;
-use crate::sim::callers::{CALLERS_MAX, CallerConfig};
+use crate::sim::callers::CallerConfig;
 use crate::sim::config::{ConfigError, ProviderConfig};
 use crate::sim::gate::GateConfig;
 use crate::sim::layers::{Layers, Stack};
 use crate::sim::world::{Patience, ScopeProvider, WorldConfig};
+
+use callers::{check_callers, further_scopes, stack_layers};
 
 /// Largest scenario file.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
@@ -316,81 +320,6 @@ pub(super) fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
     })
 }
 
-fn further_scopes(providers: BTreeMap<String, ProviderConfig>) -> Vec<ScopeProvider> {
-    providers.into_iter().map(|(name, provider)| ScopeProvider { name, provider }).collect()
-}
-
-/// Looks the layers of the scenario and of its callers up; their fallbacks go to scopes that there are.
-fn stack_layers(raw: &mut Raw) -> Result<Stack, Wrong> {
-    let layers = raw.layers.stack("layers", &read_client).map_err(as_it_is)?;
-    raw.traffic.stack_layers("traffic", &read_client).map_err(as_it_is)?;
-    for (index, caller) in raw.callers.iter_mut().enumerate() {
-        caller.stack_layers(&format!("callers[{index}]"), &read_client).map_err(as_it_is)?;
-    }
-    let stacks =
-        raw.callers.iter().chain([&raw.traffic]).filter_map(|caller| caller.stack.as_ref());
-    for to in stacks.chain([&layers]).flat_map(Stack::scopes) {
-        if to != FIRST_SCOPE && !raw.providers.contains_key(to) {
-            let known: Vec<_> = raw.providers.keys().map(String::as_str).collect();
-            let remedy = format!("{FIRST_SCOPE}, {}", known.join(", "));
-            return Err(wrong(
-                "layers",
-                format!("a fallback to `{to}`, which is no scope"),
-                &remedy,
-            ));
-        }
-    }
-    Ok(layers)
-}
-
-/// Callers have names of their own and call scopes that there are.
-fn check_callers(raw: &Raw) -> Result<(), Wrong> {
-    if raw.upstream.is_some() && !raw.providers.is_empty() {
-        let problem = "there is an upstream, which is one quota scope";
-        return Err(wrong("providers", problem, "leave out one of `providers` and `upstream`"));
-    }
-    for (name, provider) in &raw.providers {
-        let at = format!("providers.{name}");
-        provider.check().map_err(under(&at))?;
-        if name == FIRST_SCOPE || !is_plain(name) {
-            let remedy = "write lower-case letters, digits and dashes; `embed` is the first scope";
-            return Err(wrong(at, format!("`{name}` cannot be a scope's name"), remedy));
-        }
-    }
-    if raw.callers.len() >= CALLERS_MAX {
-        let remedy = "31 callers beside the main one";
-        return Err(wrong("callers", format!("{} of them", raw.callers.len()), remedy));
-    }
-    let scopes = || [FIRST_SCOPE].into_iter().chain(raw.providers.keys().map(String::as_str));
-    let mut names = vec![raw.traffic.name.as_str()];
-    let numbered = raw.callers.iter().enumerate();
-    let callers = numbered.map(|(index, caller)| (format!("callers[{index}]"), caller));
-    for (at, caller) in callers.chain([("traffic".to_owned(), &raw.traffic)]) {
-        caller.check().map_err(under(&at))?;
-        if let Some(to) = caller.to.as_deref().filter(|to| !scopes().any(|scope| scope == *to)) {
-            let known = scopes().collect::<Vec<_>>().join(", ");
-            return Err(wrong(format!("{at}.to"), format!("there is no scope `{to}`"), &known));
-        }
-        let is_main = at == "traffic";
-        if !is_main && names.contains(&caller.name.as_str()) {
-            let problem = format!("`{}` is the name of another caller", caller.name);
-            return Err(wrong(
-                format!("{at}.name"),
-                problem,
-                "give every caller a name of its own",
-            ));
-        }
-        names.push(&caller.name);
-    }
-    Ok(())
-}
-
-/// Fit for a metric's label, a model's name and the name of a quota scope.
-fn is_plain(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
-}
-
 pub(super) fn seconds(key: &str, value: f64) -> Result<Duration, Wrong> {
     let in_bounds = (0.0..=DURATION_S_MAX).contains(&value);
     let span = Duration::try_from_secs_f64(value).ok().filter(|_| in_bounds);
@@ -556,46 +485,5 @@ mod tests {
     fn an_unknown_name_lists_the_known_ones() {
         let error = Scenario::load("lunch-0900").expect_err("a typo").to_string();
         assert!(error.contains("launch-0900, deaf-wrapper"), "{error}");
-    }
-
-    #[test]
-    fn callers_scopes_and_the_application_are_checked_with_their_places() {
-        let check = |more: &str, expected: &str| {
-            let text = format!("{}\n{more}", SHIPPED[0].1);
-            let read = Scenario::parse("mine.toml", &text).map_err(|error| error.to_string());
-            match read {
-                Ok(scenario) => assert_eq!(expected, "", "{:?}", scenario.callers),
-                Err(error) => assert!(
-                    !expected.is_empty()
-                        && error.starts_with("mine.toml:")
-                        && error.contains(expected),
-                    "{error}"
-                ),
-            }
-        };
-        let caller = "[[callers]]\nname = 'a'\ntokens = { min = 1, max = 1 }\nsteps = [{ at_s = 0, rate = 1 }]\n";
-        let chat = "[providers.chat]\nrequests = { per_minute = 1 }\ntokens = { per_minute = 1 }\n";
-        check(caller, "");
-        check(&format!("{chat}{caller}to = 'chat'"), "");
-        check(&format!("{caller}to = 'chat'"), "`callers[0].to`: there is no scope `chat`; embed");
-        check(&format!("{caller}{caller}"), "`callers[1].name`: `a` is the name of another caller");
-        check(&format!("{caller}deadline_s = -1"), "`callers[0].deadline_s`: -1 is out of bounds");
-        check(
-            &format!("{caller}kind = 'robot'"),
-            "unknown variant `robot`, expected one of `user`",
-        );
-        check(&format!("{caller}job = {{ item = 1 }}"), "unknown field `item`, expected one of");
-        check(
-            &format!("{caller}job = {{ items = 1 }}"),
-            "`callers[0].steps`: there is another way",
-        );
-        check(&chat.replace("chat", "Chat"), "`providers.Chat`: `Chat` cannot be a scope's name");
-        check(&chat.replace("chat", "embed"), "`embed` is the first scope");
-        check(&format!("{chat}script = 'x'"), "`providers.chat.script`");
-        check("[app.cache]\nrepeat_ratio = 2", "`app.cache.repeat_ratio`: 2 is out of bounds");
-        check("[[app.stages]]\nname = 'x'\nlatency = { base_ms = 1 }", "`app.stages[0].name`");
-        check("[app.quality]\ngrounded = 1", "missing field `citation_valid`");
-        let upstream = "[upstream]\nurl = 'http://127.0.0.1:9'\nmodel = 'm'\n";
-        check(&format!("{chat}{upstream}"), "`providers`: there is an upstream");
     }
 }

@@ -29,7 +29,7 @@ mod watched;
 
 use quota::Quota;
 pub use surge::{Surge, SurgeError};
-use watched::{BIN, Bins, Counted, Seen, ratio};
+use watched::{BIN, Binned, Counted, Seen, ratio};
 
 /// Longest drain at the end.
 const DRAIN_MAX: Duration = Duration::from_mins(1);
@@ -238,7 +238,7 @@ fn watch<G: GateModel>(
     let mut config = scenario.world(seed);
     config.layers = layers;
     let steady = (Mono::from_start(surge.steady_from), Mono::from_start(surge.to));
-    let mut world = World::new(&config, Observed::new(gate, Bins::new(steady)));
+    let mut world = World::new(&config, Observed::new(gate, Binned::new(steady)));
     world.run_until(Mono::from_start(surge.total));
     world.stop();
     // What waits for its answer still gets it: it decides about the last originals.

@@ -76,7 +76,7 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
 
 /// The witness of one control.
 #[derive(Debug)]
-pub struct Bins {
+pub struct Binned {
     /// The steady overload.
     steady: (Mono, Mono),
     bins: Vec<Counted>,
@@ -100,7 +100,7 @@ pub struct Seen {
     pub latency_offered: Histogram,
 }
 
-impl Bins {
+impl Binned {
     /// Counts nothing yet; `steady` is the span that is counted as a whole.
     #[must_use]
     pub fn new(steady: (Mono, Mono)) -> Self {
@@ -159,7 +159,7 @@ fn place(now: Mono) -> usize {
     usize::try_from(now.since_start().as_nanos() / BIN.as_nanos()).unwrap_or(usize::MAX)
 }
 
-impl Witness for Bins {
+impl Witness for Binned {
     fn offered(&mut self, open: &Open, now: Mono) {
         self.count(now, |counted| {
             counted.offered += 1;

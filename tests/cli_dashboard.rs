@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use weir::incident::recording::Reader;
 
 /// How long a screen may take to show something.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -62,6 +63,32 @@ fn a_drill_opens_without_a_journal_and_keeps_its_own() {
     let home = tempfile::tempdir().expect("a folder");
     let screen = screen_with(home.path(), &["drill"], "which goes with the drill");
     assert!(!screen.contains("READ-ONLY"), "{screen}");
+}
+
+#[test]
+fn a_recording_opens_and_says_so_on_every_screen() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("storm.weir");
+    let file = file.to_str().expect("UTF-8");
+    let drill = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["drill", "--virtual", "--for", "30s", "--record", file])
+        .output()
+        .expect("weir starts");
+    assert!(drill.status.success());
+    let screen = screen_with(home.path(), &["replay", file, "--at", "25s"], "(shown then)");
+    assert!(screen.contains("RECORDED") && screen.contains("READ-ONLY"), "{screen}");
+}
+
+#[test]
+fn watch_records_what_it_hears_until_it_is_killed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let text = "[[source]]\nname = 'gateway'\nadapter = 'weir'\nurl = 'http://127.0.0.1:1'\n";
+    std::fs::write(home.path().join("weir.toml"), text).expect("the folder can be written to");
+    screen_with(home.path(), &["watch", "--record", "a.weir"], "never answered");
+    let reader = Reader::open(&home.path().join("a.weir")).expect("a recording");
+    assert_eq!(reader.header().sources[0].name, "gateway");
+    let info = reader.info().expect("a look");
+    assert!(info.events.iter().any(|event| event.told.words().contains("down")), "{info:?}");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn without_colour_no_cell_has_one_and_the_selection_is_seen() {
 fn help_lists_every_action() {
     let mut model = watched(60, None);
     press(&mut model, KeyCode::Char('?'));
-    let screen = shot(&model, &COLOUR, 120, 60);
+    let screen = shot(&model, &COLOUR, 120, 80);
     for entry in weir::tui::app::action::REGISTRY {
         assert!(screen.contains(entry.description), "{}", entry.name);
     }

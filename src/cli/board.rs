@@ -1,20 +1,19 @@
 //! Composes the dashboard: pollers and diagnosis in, flags and journal out. Used by watch and drill.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
 use tokio::sync::{oneshot, watch};
 
 use super::actor;
-use crate::diagnosis::{Diagnoser, InstanceCount, Library};
+use crate::diagnosis::Library;
 use crate::flag::{
-    Author, FlagTable, Flip, FlipEnd, FlipLog, Outcome, Plan, Store, UNDO_OF, Unsettled, carry_out,
-    on_disk,
+    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, Intent, Outcome, Plan, Store, UNDO_OF,
+    Unsettled, carry_out, on_disk,
 };
-use crate::incident::{Event, Journal, default_path};
-use crate::ingest::{Alerts, Observation, SourceStatus};
-use crate::signal::Snapshot;
+use crate::incident::recording::{Tape, Told};
+use crate::incident::{Diagnoses, Event, Journal, default_path};
+use crate::ingest::{Alerts, Observation};
 use crate::tui::{Answer, Backfill, Entry, Port, Update, Wish};
 
 /// What the dashboard is fed with.
@@ -25,32 +24,34 @@ pub struct Feeds {
     pub alerts: Option<watch::Receiver<Option<Arc<Alerts>>>>,
     /// The time before the first poll, where a server has watched before.
     pub backfill: Option<oneshot::Receiver<Backfill>>,
+    /// Where verdicts and alerts are recorded.
+    pub tape: Option<Tape>,
 }
 
-/// Diagnoses every observation and passes both on, newest only. Ends with the pollers.
-pub fn diagnosed(
-    observations: watch::Receiver<Option<Arc<Observation>>>,
-    library: Arc<Library>,
-) -> watch::Receiver<Option<Arc<Update>>> {
-    diagnosed_with(Feeds { observations, alerts: None, backfill: None }, library)
-}
-
-/// The same with what else is known. Nothing here waits for alerts or the past.
-pub fn diagnosed_with(
-    mut feeds: Feeds,
-    library: Arc<Library>,
-) -> watch::Receiver<Option<Arc<Update>>> {
+/// Diagnoses every observation and passes both on, newest only, with what else is known. Ends with
+/// the pollers; nothing here waits for alerts or the past.
+pub fn diagnosed(mut feeds: Feeds, library: Arc<Library>) -> watch::Receiver<Option<Arc<Update>>> {
     let (sender, updates) = watch::channel(None);
     tokio::spawn(async move {
-        let mut board = Board { library, diagnosers: BTreeMap::new(), backfill: None };
+        let mut diagnoses = Diagnoses::new(library);
+        let mut backfill = None;
         while feeds.observations.changed().await.is_ok() {
             let newest = feeds.observations.borrow_and_update().clone();
             let Some(observation) = newest else { continue };
             if let Some(Ok(past)) = feeds.backfill.as_mut().map(oneshot::Receiver::try_recv) {
-                board.begin_earlier(past);
+                diagnoses.begin_earlier(&past.scopes);
+                backfill = Some(Arc::new(past));
             }
             let alerts = feeds.alerts.as_ref().and_then(|alerts| alerts.borrow().clone());
-            let update = Update { alerts, ..board.step(observation) };
+            let (verdicts, changes) = diagnoses.step(&observation);
+            if let Some(tape) = &feeds.tape {
+                tape.judge(&verdicts, observation.at, observation.wall);
+                if let Some(alerts) = &alerts {
+                    tape.alert(alerts, observation.at);
+                }
+            }
+            let backfill = backfill.clone();
+            let update = Update { changes, alerts, backfill, ..Update::new(observation, verdicts) };
             if sender.send(Some(Arc::new(update))).is_err() {
                 return;
             }
@@ -59,63 +60,13 @@ pub fn diagnosed_with(
     updates
 }
 
-/// The diagnoses of every scope.
-struct Board {
-    library: Arc<Library>,
-    diagnosers: BTreeMap<String, Diagnoser>,
-    backfill: Option<Arc<Backfill>>,
-}
-
-impl Board {
-    /// Lets every diagnosis begin with the past. What was seen since the start is seen again within
-    /// seconds; a past that came later could not be put under it.
-    fn begin_earlier(&mut self, past: Backfill) {
-        self.diagnosers.clear();
-        for (scope, samples) in &past.scopes {
-            let mut diagnoser = Diagnoser::new(Arc::clone(&self.library));
-            diagnoser.backfill(samples);
-            self.diagnosers.insert(scope.clone(), diagnoser);
-        }
-        self.backfill = Some(Arc::new(past));
-    }
-
-    fn step(&mut self, observation: Arc<Observation>) -> Update {
-        let mut verdicts = Vec::with_capacity(observation.scopes.len());
-        let mut changes = Vec::new();
-        for snapshot in &observation.scopes {
-            let diagnoser = self
-                .diagnosers
-                .entry(snapshot.scope.clone())
-                .or_insert_with(|| Diagnoser::new(Arc::clone(&self.library)));
-            let told = instances(&observation, snapshot);
-            let verdict = diagnoser.step_with(snapshot, told.as_ref(), observation.at);
-            verdicts.push(Arc::new(verdict));
-            changes.extend(diagnoser.changes().cloned());
-        }
-        let backfill = self.backfill.clone();
-        Update { changes, backfill, ..Update::new(observation, verdicts) }
-    }
-}
-
-/// How many instances there are behind the source that gives most numbers of a snapshot. Unknown
-/// while it does not answer, and before it first did.
-fn instances<'a>(observation: &'a Observation, snapshot: &Snapshot) -> Option<InstanceCount<'a>> {
-    let given = |source: &SourceStatus| {
-        snapshot.signals.values().filter(|reading| *reading.source == *source.name).count()
-    };
-    let source = observation.sources.iter().max_by_key(|source| given(source))?;
-    let is_known = source.error.is_none() && source.instances.1 > 0 && given(source) > 0;
-    let read_at = source.last_good.filter(|_| is_known)?;
-    Some(InstanceCount { source: &source.name, all: source.instances.1, read_at })
-}
-
 /// What the name of a plan begins with that the screen made to lead back.
 const UNDO: &str = "undo ";
 
 /// The dashboard's way to a flag store and to the journal. Without a journal nothing is changed.
 pub struct Desk {
     store: Option<Arc<dyn Store>>,
-    journal: Result<Arc<Journal>, String>,
+    journal: Result<Arc<Log>, String>,
     author: Author,
     shown: Arc<Mutex<Option<FlagTable>>>,
     unsettled: Arc<Mutex<Vec<Unsettled>>>,
@@ -125,10 +76,14 @@ impl Desk {
     /// A desk for whoever is logged in. Without a store, flags can be neither read nor changed;
     /// without a journal (and why), they can be read.
     #[must_use]
-    pub fn new(store: Option<Arc<dyn Store>>, journal: Result<Journal, String>) -> Arc<Self> {
+    pub fn new(
+        store: Option<Arc<dyn Store>>,
+        journal: Result<Journal, String>,
+        tape: Option<Tape>,
+    ) -> Arc<Self> {
         let author =
             Author { actor: actor::from_system(), incident: std::env::var("WEIR_INCIDENT").ok() };
-        let journal = journal.map(Arc::new);
+        let journal = journal.map(|journal| Arc::new(Log { journal, tape }));
         Arc::new(Self { store, journal, author, shown: Arc::default(), unsettled: Arc::default() })
     }
 
@@ -136,6 +91,33 @@ impl Desk {
         self.store.clone().ok_or_else(|| {
             "no flag store is configured; add [flags] with `url` and `token_env`".to_owned()
         })
+    }
+}
+
+/// The journal, and the recording that has a copy of what is written into it.
+struct Log {
+    journal: Journal,
+    tape: Option<Tape>,
+}
+
+impl Log {
+    fn append(&self, event: Event) -> Result<(), String> {
+        let now = Utc::now();
+        self.journal.append(&event, now).map_err(|error| error.to_string())?;
+        if let Some(tape) = &self.tape {
+            tape.tell(Told::Journal(event), now);
+        }
+        Ok(())
+    }
+}
+
+impl FlipLog for Log {
+    fn intent(&self, intent: &Intent) -> Result<(), String> {
+        self.append(intent.into())
+    }
+
+    fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
+        self.append(conclusion.into())
     }
 }
 
@@ -188,8 +170,7 @@ impl Port for Desk {
             let request_id = uuid::Uuid::now_v7().to_string();
             let plan = wish.plan(&table, request_id).map_err(|error| error.to_string())?;
             let event = Event::plan(&plan);
-            on_disk(move || journal.append(&event, Utc::now()).map_err(|error| error.to_string()))
-                .await?;
+            on_disk(move || journal.append(event)).await?;
             Ok(plan)
         })
     }
@@ -246,55 +227,11 @@ impl Port for Desk {
                     Event::Verify { request_id, plan, state: state.to_owned(), why }
                 }
             };
-            journal?.append(&event, Utc::now()).map_err(|error| error.to_string())
+            journal?.append(event)
         }))
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::signal::{Mono, Value};
-
-    fn source(name: &str, all: usize, error: Option<&str>) -> SourceStatus {
-        SourceStatus {
-            name: name.to_owned(),
-            url: String::new(),
-            via: None,
-            last_good: Some(Mono::START),
-            stale_after_s: 3.0,
-            error: error.map(str::to_owned),
-            degraded: Vec::new(),
-            warnings: Vec::new(),
-            instances: (1, all),
-            took_s: 0.0,
-            samples: 0,
-            polls: 1,
-            failures: 0,
-        }
-    }
-
-    #[test]
-    fn instances_are_those_of_the_source_that_gives_most_numbers_while_it_answers() {
-        let mut snapshot = Snapshot::new("s", 10.0);
-        for (signal, source) in [("a", "gateway"), ("b", "gateway"), ("c", "clients")] {
-            snapshot.set(signal, Value::Number(1.0), &Arc::from(source));
-        }
-        let count = |sources: Vec<SourceStatus>| {
-            let (at, wall) = (Mono::START, chrono::DateTime::UNIX_EPOCH);
-            let observation = Observation { at, wall, scopes: Vec::new(), sources };
-            instances(&observation, &snapshot).map(|told| (told.source.to_owned(), told.all))
-        };
-        let clients = || source("clients", 9, None);
-        let gateway = |all, error| source("gateway", all, error);
-        let of_gateway = Some(("gateway".to_owned(), 3));
-        assert_eq!(count(vec![gateway(3, None), clients()]), of_gateway);
-        assert_eq!(count(vec![gateway(3, Some("refused")), clients()]), None);
-        assert_eq!(count(vec![gateway(0, None), clients()]), None);
-        assert_eq!(count(vec![source("other", 2, None)]), None);
-    }
 }

@@ -16,6 +16,7 @@ use crate::diagnosis::{
     Diagnoser, Evidence, HEALTHY, INSUFFICIENT, Library, Ranked, Standing, Step, Truth, Verdict,
     diagnose_once, snapshot_from_json, verdict_to_json,
 };
+use crate::incident::recording::Replay;
 use crate::runbook;
 use crate::signal::Snapshot;
 
@@ -30,7 +31,7 @@ const CANNOT_TELL: u8 = 11;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File with [[source]]: watch what it names, one verdict per quota scope
-    #[arg(short, long, value_name = "FILE", conflicts_with = "snapshot")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["snapshot", "recording"])]
     pub config: Option<PathBuf>,
     /// With --config, how long to watch
     #[arg(
@@ -42,8 +43,19 @@ pub struct Args {
     )]
     pub span: Duration,
     /// One JSON object or JSON Lines with the keys of the signal catalogue; `-` is stdin
-    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present_any = ["config", "recording"],
+        conflicts_with = "recording"
+    )]
     pub snapshot: Option<PathBuf>,
+    /// A recording: one verdict per quota scope, at its end
+    #[arg(long, value_name = "FILE")]
+    pub recording: Option<PathBuf>,
+    /// With --recording, the moment to judge
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "recording")]
+    pub at: Option<Duration>,
     /// Runbooks to put beside the built-in ones
     #[arg(long, value_name = "DIR")]
     pub runbooks: Option<PathBuf>,
@@ -64,7 +76,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let verdicts = match (&args.config, &args.snapshot) {
         (Some(config), _) => watched(config, args.span, &library).await?,
         (None, Some(snapshot)) => given(snapshot, &library)?,
-        (None, None) => bail!("name --snapshot FILE or -c FILE"),
+        (None, None) => match &args.recording {
+            Some(recording) => recorded(recording, args.at, &library)?,
+            None => bail!("name --snapshot FILE, --recording FILE or -c FILE"),
+        },
     };
     for verdict in &verdicts {
         if args.json {
@@ -74,7 +89,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         }
     }
     // Many snapshots of a file are a batch; the scopes of the sources are one state of affairs.
-    if args.config.is_none() && verdicts.len() != 1 {
+    if args.snapshot.is_some() && verdicts.len() != 1 {
         return Ok(ExitCode::SUCCESS);
     }
     let is = |cause: &str| verdicts.iter().any(|verdict| verdict.cause == cause);
@@ -116,6 +131,18 @@ async fn watched(config: &Path, span: Duration, library: &Arc<Library>) -> Resul
     Ok(verdicts)
 }
 
+/// The verdicts on the scopes of a recording at one of its moments.
+fn recorded(path: &Path, at: Option<Duration>, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+    let mut replay = Replay::open(path, Arc::clone(library))?;
+    let (_, last) = replay.span()?;
+    let at = at.map_or(last, |at| replay.reader().moment(at));
+    let moment = replay.seek(at)?.moment;
+    if moment.verdicts.is_empty() {
+        bail!("{}: no source had answered by then", path.display());
+    }
+    Ok(moment.verdicts.iter().map(|verdict| Verdict::clone(verdict)).collect())
+}
+
 fn read(path: &Path) -> Result<String> {
     let mut text = String::new();
     let mut input: Box<dyn Read> = if path.as_os_str() == "-" {
@@ -152,7 +179,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<(Snapshot, Vec<String>)>> {
 }
 
 /// The verdict for a person: what it is, how it was found, on what, and what to do.
-fn in_words(verdict: &Verdict, library: &Arc<Library>) -> String {
+pub(super) fn in_words(verdict: &Verdict, library: &Arc<Library>) -> String {
     let mut lines = vec![format!(
         "{}  {}  {} of {} signals{}",
         verdict.cause,

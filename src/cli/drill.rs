@@ -1,6 +1,7 @@
 //! `weir drill`: stages an incident, on loopback with the dashboard, without a screen, or virtually.
 
 use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::board::{self, Feeds};
 use super::drill_check::CheckArgs;
 use super::drill_gate::GateArgs;
 use super::out::{self, OutputError};
-use super::{board, drill_check, drill_compare, drill_gate, drill_upstream};
+use super::{drill_check, drill_compare, drill_gate, drill_record, drill_upstream, record};
 use crate::diagnosis::{Library, Verdict, verdict_to_json};
 use crate::drill::compare;
 use crate::drill::live::{self, Control};
@@ -22,6 +24,7 @@ use crate::drill::stage::{Part, Stage};
 use crate::drill::{Report, TimedFlip, virtual_run};
 use crate::flag::{Token, WeirAdmin};
 use crate::incident::Journal;
+use crate::incident::recording::{RecordingThread, Tape, Told};
 use crate::runbook;
 use crate::signal::parse_duration;
 use crate::tui::{Appearance, Notice, Session};
@@ -65,6 +68,9 @@ pub struct Args {
     /// Flip a flag through the admin API at an instant of the run
     #[arg(long = "set", value_name = "FLAG=VALUE@TIME")]
     flips: Vec<TimedFlip>,
+    /// Record everything that is heard into a new file, for `weir replay`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "compare"])]
+    record: Option<PathBuf>,
     /// Print the report as one JSON document
     #[arg(long)]
     json: bool,
@@ -122,7 +128,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Err(eyre!("--set {}=...@{at}s is after the end of the run ({total} s)", late.key));
     }
     if args.on_virtual_clock {
-        let report = virtual_run::run(&scenario, &library, args.seed, total, &args.flips)?;
+        let report = match &args.record {
+            Some(path) => {
+                drill_record::play(path, &scenario, &library, args.seed, (total, &args.flips))?
+            }
+            None => virtual_run::run(&scenario, &library, args.seed, total, &args.flips)?,
+        };
         print(&report, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -153,7 +164,11 @@ fn live(
             let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
             out::note(format_args!("weir: {}", admin_words(&stage)));
             let control = Control::new(reqwest_client()?, &stage);
-            let report = live::run(&stage, &control, library, total, &args.flips).await?;
+            let recording = drill_record::start(args.record.as_deref(), &stage, None)?;
+            let tape = recording.as_ref().map(RecordingThread::tape);
+            let report = live::run(&stage, &control, library, total, &args.flips, tape).await;
+            record::end(recording);
+            let report = report?;
             print(&report, args.json)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -162,7 +177,7 @@ fn live(
         }
         let total = args.total.unwrap_or(SCREEN_RUN_MAX);
         let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
-        screen(stage, library, &args.flips).await
+        screen(stage, library, &args.flips, args.record.as_deref()).await
     })
 }
 
@@ -192,22 +207,30 @@ pub(super) fn reqwest_client() -> Result<reqwest::Client> {
 }
 
 /// The dashboard on the running stage; ends when the person leaves.
-async fn screen(stage: Stage, library: &Arc<Library>, flips: &[TimedFlip]) -> Result<ExitCode> {
+async fn screen(
+    stage: Stage,
+    library: &Arc<Library>,
+    flips: &[TimedFlip],
+    record: Option<&Path>,
+) -> Result<ExitCode> {
     let control = Control::new(reqwest_client()?, &stage);
     let origin = Instant::now();
-    let (poller, observations) = live::poll(stage.addresses(), origin)?;
-    let updates = board::diagnosed(observations, Arc::clone(library));
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
+    let recording = drill_record::start(record, &stage, Some(notify.clone()))?;
+    let tape = || recording.as_ref().map(RecordingThread::tape);
+    let (poller, observations) = live::poll(stage.addresses(), origin, tape())?;
+    let feeds = Feeds { observations, alerts: None, backfill: None, tape: tape() };
+    let updates = board::diagnosed(feeds, Arc::clone(library));
     let url = format!("http://{}", stage.addresses().admin);
     let store = WeirAdmin::new(&url, Token::new(stage.token()))?;
     let (journal, substitute) = journal(&stage)?;
-    let port = board::Desk::new(Some(Arc::new(store)), Ok(journal));
+    let port = board::Desk::new(Some(Arc::new(store)), Ok(journal), tape());
     for words in substitute.into_iter().chain([admin_words(&stage)]) {
         say(&notify, words).await;
     }
     let title = format!("drill {}", stage.scenario().name);
     control.start().await?;
-    let script = tokio::spawn(play(stage, control, flips.to_vec(), notify));
+    let script = tokio::spawn(play(stage, control, flips.to_vec(), (notify, tape())));
     let exit = crate::tui::run(Session {
         title,
         environment: "drill".to_owned(),
@@ -221,6 +244,7 @@ async fn screen(stage: Stage, library: &Arc<Library>, flips: &[TimedFlip]) -> Re
     .await;
     script.abort();
     drop(poller);
+    record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
 }
@@ -231,7 +255,7 @@ async fn play(
     mut stage: Stage,
     control: Control,
     mut flips: Vec<TimedFlip>,
-    notices: mpsc::Sender<Notice>,
+    (notices, tape): (mpsc::Sender<Notice>, Option<Tape>),
 ) {
     let zero = Instant::now();
     let mut budget = std::pin::pin!(budget_ended(&control, stage.scenario().upstream.is_some()));
@@ -260,6 +284,9 @@ async fn play(
                     Ok(()) => format!("drill: set {}", due.iter().map(|f| f.key.as_str()).collect::<Vec<_>>().join(", ")),
                     Err(error) => format!("drill: {error}"),
                 };
+                if let Some(tape) = &tape {
+                    tape.tell(Told::Notice(words.clone()), chrono::Utc::now());
+                }
                 say(&notices, words).await;
             }
             words = &mut budget, if !is_told => {

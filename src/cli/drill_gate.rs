@@ -92,7 +92,7 @@ fn play_live(gate: &GateFile, library: &Arc<Library>) -> Result<Vec<Figures>> {
         for seed in seeds {
             let stage = Stage::set(&program, scenario, source, *seed, *total).await?;
             let control = Control::new(super::drill::reqwest_client()?, &stage);
-            let report = live::run(&stage, &control, library, *total, &[]).await?;
+            let report = live::run(&stage, &control, library, *total, &[], None).await?;
             for remark in &report.remarks {
                 out::note(format_args!("weir: seed {seed}: {remark}"));
             }

@@ -12,6 +12,7 @@ mod drill_check;
 mod drill_clients;
 mod drill_compare;
 mod drill_gate;
+mod drill_record;
 mod drill_upstream;
 mod flag;
 mod flag_text;
@@ -20,8 +21,12 @@ mod gateway_state;
 mod lifetime;
 mod live;
 mod out;
+mod player;
 mod provider;
 mod rate;
+mod record;
+mod recording;
+mod replay;
 mod runbook;
 mod scrape;
 mod signals;
@@ -54,6 +59,10 @@ enum Command {
     DrillClients(drill_clients::Args),
     /// A simulated provider
     Provider(provider::Args),
+    /// The dashboard on a recording, with time travel
+    Replay(replay::Args),
+    /// Recordings: what one holds; cut a part out; take the names out
+    Recording(recording::Args),
     /// Verdicts, no screen
     Diagnose(diagnose::Args),
     /// What a provider's answers mean: class, wait, meters
@@ -141,6 +150,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let _log = log_to_file();
             runtime()?.block_on(watch::run(args))
         }
+        Command::Replay(args) => replay::run(&args),
+        Command::Recording(args) => recording::run(&args),
         Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
         Command::Doctor(args) => runtime()?.block_on(doctor::run(args)),
         Command::Signals(args) => runtime()?.block_on(signals::run(args)),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::out::{self, OutputError};
 use crate::diagnosis::Library;
+use crate::incident::recording::Replay;
 use crate::runbook::{self, Failure, Problem, SHIPPED, Severity, TestFile};
 
 /// Reads, judges and tests runbooks.
@@ -46,7 +47,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Runs test files: series in, path and evidence out
+    /// Runs test files: series or a recording in, path and evidence out
     Test {
         /// Test files; `runbook` in each names a file beside it
         #[arg(required = true)]
@@ -155,7 +156,12 @@ fn test(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
         let tests = TestFile::read(&name, &text).map_err(|error| eyre!(error))?;
         let beside = file.parent().unwrap_or(Path::new(".")).join(tests.runbook());
         let (library, book) = library_with(&beside)?;
-        failures.extend(tests.run(&library, &book).map_err(|error| eyre!(error))?);
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let open = |name: &str| {
+            let opened = Replay::open(&folder.join(name), Arc::clone(&library));
+            opened.map_err(|error| error.to_string())
+        };
+        failures.extend(tests.run(&library, &book, &open).map_err(|error| eyre!(error))?);
         expectations += tests.expectations();
     }
     print_failures(&failures, expectations, as_json)?;

@@ -12,15 +12,19 @@ use tokio::time::Instant;
 use super::board::{self, Feeds};
 use super::config::{self, Loaded};
 use super::live;
+use super::record;
 use crate::flag::Store;
+use crate::incident::recording::{RecordingThread, SourceLine};
 use crate::ingest::{
     ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
-    Poller, Road, SourceConfig, has_past, past,
+    Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::runbook;
 use crate::signal::Mono;
 use crate::tui::{Appearance, Backfill, Notice, Session};
 
+/// Notices that may wait for the screen.
+const NOTICES_MAX: usize = 8;
 /// How far back is asked for what was before the first poll.
 const PAST: Duration = Duration::from_hours(1);
 
@@ -35,6 +39,9 @@ pub struct Args {
     /// Offer no flips
     #[arg(long)]
     read_only: bool,
+    /// Record everything that is heard into a new file, for `weir replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 /// Runs until the person leaves.
@@ -50,10 +57,23 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let alerts = alerts(&loaded, &sources)?;
+    let (notify, notices) = mpsc::channel(NOTICES_MAX);
+    let environment = file.environment.clone().unwrap_or_else(|| "production".to_owned());
+    let recording = args.record.as_deref().map(|path| {
+        let adapters = config::adapters(&args.config);
+        let of = record::Subject { title: "watch", environment: &environment, origin };
+        let sources = sources.iter().map(SourceFacts::from);
+        let line = |facts: SourceFacts| {
+            let own = adapters.own_text(&facts.adapter.name);
+            SourceLine::new(&facts, own)
+        };
+        record::start(path, &of, sources.map(line).collect(), notify.clone())
+    });
+    let recording = recording.transpose()?;
+    let tape = || recording.as_ref().map(RecordingThread::tape);
     let poll = PollConfig { sources, interval: live::INTERVAL, origin };
-    let poller = Poller::spawn(poll, sender)?;
+    let poller = Poller::spawn_witnessed(poll, sender, record::witness(tape()))?;
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
-    let (notify, notices) = mpsc::channel(1);
     let journal = board::journal();
     if let Err(why) = &journal {
         let text = format!("flips are off, nothing can be written down: {why}");
@@ -61,19 +81,20 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     }
     let exit = crate::tui::run(Session {
         title: if journal.is_ok() { "watch" } else { "watch (no journal)" }.to_owned(),
-        environment: file.environment.clone().unwrap_or_else(|| "production".to_owned()),
+        environment,
         started: origin.into_std(),
-        updates: board::diagnosed_with(
-            Feeds { observations, alerts, backfill },
+        updates: board::diagnosed(
+            Feeds { observations, alerts, backfill, tape: tape() },
             runbook::embedded(),
         ),
         notices,
         read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
-        port: board::Desk::new(store, journal),
+        port: board::Desk::new(store, journal, tape()),
         appearance: Appearance::detect(),
     })
     .await;
     drop((poller, alert_watch));
+    record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::Utc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -21,7 +22,10 @@ use crate::flag::wire::{
     APPLY_PATH, ApplyBody, ChangeRow, FLAGS_PATH, TableBody, WireOnExpire, WireValue,
 };
 use crate::gateway::Tally;
-use crate::ingest::{Adapter, Observation, PollConfig, Poller, ScrapeError, SourceConfig, Target};
+use crate::incident::recording::{Tape, Told};
+use crate::ingest::{
+    Adapter, Observation, PollConfig, Poller, ScrapeError, SourceConfig, Target, Witness,
+};
 
 /// How often the age of the queue is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -257,11 +261,9 @@ fn failed(what: &'static str, url: &str, error: &reqwest::Error) -> LiveError {
     LiveError::Call { what, url: url.to_owned(), error: error.to_string() }
 }
 
-/// Polls the processes of a stage once a second.
-///
-/// # Errors
-/// When no HTTP client can be made.
-pub fn poll(addresses: &Addresses, origin: Instant) -> Result<(Poller, Observations), ScrapeError> {
+/// What there is to poll on a stage.
+#[must_use]
+pub fn sources(addresses: &Addresses) -> Vec<SourceConfig> {
     let source = |name: &str, address, adapter| {
         let target = Target {
             timeout: SCRAPE_TIMEOUT,
@@ -270,14 +272,27 @@ pub fn poll(addresses: &Addresses, origin: Instant) -> Result<(Poller, Observati
         };
         SourceConfig::page(target, adapter)
     };
-    let (sender, receiver) = watch::channel(None);
     let mut sources = vec![source("gateway", addresses.admin, Adapter::weir())];
     let simulated = addresses.provider;
     sources.extend(simulated.map(|address| source("provider", address, Adapter::simprov())));
     sources.push(source("clients", addresses.clients, Adapter::simcli()));
-    let poller =
-        Poller::spawn(PollConfig { sources, interval: Duration::from_secs(1), origin }, sender)?;
-    Ok((poller, receiver))
+    sources
+}
+
+/// Polls the processes of a stage once a second. A tape has everything that is heard.
+///
+/// # Errors
+/// When no HTTP client can be made.
+pub fn poll(
+    addresses: &Addresses,
+    origin: Instant,
+    tape: Option<Tape>,
+) -> Result<(Poller, Observations), ScrapeError> {
+    let (sender, receiver) = watch::channel(None);
+    let sources = sources(addresses);
+    let config = PollConfig { sources, interval: Duration::from_secs(1), origin };
+    let witness = tape.map(|tape| Box::new(tape) as Box<dyn Witness>);
+    Ok((Poller::spawn_witnessed(config, sender, witness)?, receiver))
 }
 
 /// Plays the whole run without a screen.
@@ -290,11 +305,12 @@ pub async fn run(
     library: &Arc<Library>,
     total: Duration,
     flips: &[TimedFlip],
+    tape: Option<Tape>,
 ) -> Result<Report, LiveError> {
     let scenario = stage.scenario();
     let origin = Instant::now();
-    let (poller, observations) = poll(stage.addresses(), origin)?;
-    let diagnosing = tokio::spawn(diagnose(observations, Arc::clone(library)));
+    let (poller, observations) = poll(stage.addresses(), origin, tape.clone())?;
+    let diagnosing = tokio::spawn(diagnose(observations, Arc::clone(library), tape.clone()));
     control.start().await?;
     // Zero is when the clients were told, not when the pollers were.
     let zero = Instant::now();
@@ -310,6 +326,12 @@ pub async fn run(
         let now: Vec<_> = flips.iter().filter(|flip| flip.at == phase.from).collect();
         if !now.is_empty() {
             control.flip(&now).await?;
+            for flip in &now {
+                let told = Told::Notice(format!("set {} = {}", flip.key, flip.value));
+                if let Some(tape) = &tape {
+                    tape.tell(told, Utc::now());
+                }
+            }
             set.extend(now.iter().map(|f| (f.at, f.key.clone(), f.value.to_string())));
         }
         let before = after;
@@ -365,6 +387,7 @@ pub async fn run(
 async fn diagnose(
     mut observations: watch::Receiver<Option<Arc<Observation>>>,
     library: Arc<Library>,
+    tape: Option<Tape>,
 ) -> Vec<(Duration, crate::diagnosis::Verdict)> {
     let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
     let mut verdicts = Vec::new();
@@ -377,7 +400,12 @@ async fn diagnose(
                 .or_insert_with(|| Diagnoser::new(Arc::clone(&library)));
             diagnoser.step(snapshot, observation.at)
         });
-        let gravest = gravest(of_scopes.collect());
+        let of_scopes: Vec<_> = of_scopes.collect();
+        if let Some(tape) = &tape {
+            let told: Vec<_> = of_scopes.iter().cloned().map(Arc::new).collect();
+            tape.judge(&told, observation.at, observation.wall);
+        }
+        let gravest = gravest(of_scopes);
         verdicts.extend(gravest.map(|verdict| (observation.at.since_start(), verdict)));
     }
     verdicts

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::observed::{Count, Observed};
 use super::phases::{Phase, TimedFlip, phases};
 use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
@@ -11,6 +13,8 @@ use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library, Verdict};
 use crate::gateway::Tally;
+use crate::incident::recording::{Recorder, Told};
+use crate::ingest::SourceFacts;
 use crate::signal::{Mono, Snapshot};
 use crate::sim::config::ProviderConfig;
 use crate::sim::gated::GatedWorld;
@@ -108,53 +112,34 @@ pub fn watch(
     library: Option<&Arc<Library>>,
     see: impl FnMut(&Snapshot, Mono),
 ) -> Result<Report, FlagError> {
-    let Play { scenario, seed, total, flips } = *play;
-    let mut run = Run::new(play, library, see)?;
-    let mut reports = Vec::new();
-    let mut set = Vec::new();
-    let cut = phases_of(scenario, flips, total);
-    let last = cut.len().saturating_sub(1);
-    let mut after = run.mark();
-    for (place, phase) in cut.into_iter().enumerate() {
-        for flip in flips.iter().filter(|flip| flip.at == phase.from) {
-            run.set(flip)?;
-            set.push((flip.at, flip.key.clone(), flip.value.to_string()));
-        }
-        let before = after;
-        run.oldest_age_max_s = before.queue_oldest_age_s;
-        run.until(Mono::from_start(phase.to));
-        if place == last {
-            run.drain();
-        }
-        let ended = run.world.now().since_start();
-        after = run.mark();
-        let oldest_age_max_s = run.oldest_age_max_s;
-        let ended = if place == last { ended } else { phase.to };
-        reports.push(PhaseReport::of(&Span {
-            phase,
-            ended,
-            before,
-            after: after.clone(),
-            oldest_age_max_s,
-        }));
-    }
-    let ledger = run.ledger();
-    Ok(Report {
-        scenario: scenario.name.clone(),
-        seed,
-        total,
-        onset: scenario.onset,
-        phases: reports,
-        totals: run.world.gate().witness().totals(&run.world.counts()),
-        verdicts: run.verdicts,
-        flags: set,
-        ledger: Some(ledger),
-        virtual_clock: true,
-        remarks: Vec::new(),
-    })
+    Run::new(play, library, see, None)?.play(play)
+}
+
+/// Plays a scenario and records what is read and judged. The calendar begins with the run.
+///
+/// # Errors
+/// When a flag of the scenario does not take its value.
+pub fn record(
+    play: &Play<'_>,
+    library: &Arc<Library>,
+    recorder: &mut Recorder,
+) -> Result<Report, FlagError> {
+    Run::new(play, Some(library), |_, _| {}, Some(recorder))?.play(play)
+}
+
+/// The sources that a virtual run reads, in the order in which a recording has them.
+#[must_use]
+pub fn sources() -> Vec<SourceFacts> {
+    sources::facts(LOOK * u32::try_from(LOOKS_PER_SCRAPE).unwrap_or(1), LOOK)
+}
+
+/// A moment of a virtual run on the calendar, which begins with it.
+fn wall(at: Mono) -> DateTime<Utc> {
+    DateTime::UNIX_EPOCH + at.since_start()
 }
 
 struct Run<'a, See> {
+    recorder: Option<&'a mut Recorder>,
     world: World<Observed<GatedWorld, Count>>,
     sources: Sources,
     library: Option<&'a Arc<Library>>,
@@ -171,6 +156,7 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         play: &Play<'_>,
         library: Option<&'a Arc<Library>>,
         see: See,
+        recorder: Option<&'a mut Recorder>,
     ) -> Result<Self, FlagError> {
         let Play { scenario, seed, .. } = *play;
         let mut settings = Settings::default();
@@ -182,6 +168,7 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         let gate = GatedWorld::configured(scopes, &scenario.gate, settings, seed);
         let gates = gate.gates().count();
         Ok(Self {
+            recorder,
             world: World::new(&scenario.world(seed), Observed::new(gate, Count::default())),
             sources: Sources::new(scenario, names, gates),
             library,
@@ -193,11 +180,62 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         })
     }
 
+    /// Plays to the end, flips and drain included.
+    fn play(mut self, play: &Play<'_>) -> Result<Report, FlagError> {
+        let Play { scenario, seed, total, flips } = *play;
+        let mut reports = Vec::new();
+        let mut set = Vec::new();
+        let cut = phases_of(scenario, flips, total);
+        let last = cut.len().saturating_sub(1);
+        let mut after = self.mark();
+        for (place, phase) in cut.into_iter().enumerate() {
+            for flip in flips.iter().filter(|flip| flip.at == phase.from) {
+                self.set(flip)?;
+                set.push((flip.at, flip.key.clone(), flip.value.to_string()));
+            }
+            let before = after;
+            self.oldest_age_max_s = before.queue_oldest_age_s;
+            self.until(Mono::from_start(phase.to));
+            if place == last {
+                self.drain();
+            }
+            let ended = self.world.now().since_start();
+            after = self.mark();
+            let oldest_age_max_s = self.oldest_age_max_s;
+            let ended = if place == last { ended } else { phase.to };
+            reports.push(PhaseReport::of(&Span {
+                phase,
+                ended,
+                before,
+                after: after.clone(),
+                oldest_age_max_s,
+            }));
+        }
+        let ledger = self.ledger();
+        Ok(Report {
+            scenario: scenario.name.clone(),
+            seed,
+            total,
+            onset: scenario.onset,
+            phases: reports,
+            totals: self.world.gate().witness().totals(&self.world.counts()),
+            verdicts: self.verdicts,
+            flags: set,
+            ledger: Some(ledger),
+            virtual_clock: true,
+            remarks: Vec::new(),
+        })
+    }
+
     fn set(&mut self, flip: &TimedFlip) -> Result<(), FlagError> {
         let mut settings = self.world.gate().gate().gate().settings().clone();
         settings.set(&flip.key, flip.value.clone())?;
         let now = self.world.now();
         self.world.gate_mut().gate_mut(now).apply(&settings, now);
+        if let Some(recorder) = &mut self.recorder {
+            let told = Told::Notice(format!("set {} = {}", flip.key, flip.value));
+            recorder.tell(told, wall(now));
+        }
         Ok(())
     }
 
@@ -236,12 +274,17 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         if !self.looks.is_multiple_of(LOOKS_PER_SCRAPE) {
             return;
         }
-        let snapshots = self.sources.scrape(&mut self.world);
+        let snapshots = self.sources.scrape(&mut self.world, self.recorder.as_deref_mut());
         for snapshot in &snapshots {
             (self.see)(snapshot, now);
         }
         let verdicts = snapshots.iter().filter_map(|snapshot| self.diagnose(snapshot, now));
-        if let Some(verdict) = gravest(verdicts.collect()) {
+        let verdicts: Vec<_> = verdicts.collect();
+        if let Some(recorder) = &mut self.recorder {
+            verdicts.iter().for_each(|verdict| recorder.judge(verdict, now, wall(now)));
+            recorder.look(&snapshots, now, wall(now));
+        }
+        if let Some(verdict) = gravest(verdicts) {
             self.verdicts.see(&verdict, now.since_start());
         }
     }

@@ -4,11 +4,14 @@
 //! flags, values, names and reasons, and nothing of a request.
 
 mod chain;
+mod diagnoses;
 mod event;
 mod journal;
 mod reconcile;
+pub mod recording;
 
 pub use chain::{Entry, Head};
+pub use diagnoses::Diagnoses;
 pub use event::Event;
 pub use journal::{
     Found, Journal, JournalError, LINE_BYTES_MAX, contains_hash, default_path, verify,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::signal::Mono;
@@ -25,7 +25,8 @@ const NO_TIME: i64 = 0;
 
 /// How bad an alert says it is, by its `severity` label. Ordered from mild to bad; a word that is
 /// not known stands between information and a warning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// For the record.
     Info,
@@ -64,7 +65,8 @@ impl Severity {
 }
 
 /// What became of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AlertState {
     /// Its condition holds, not yet for long enough.
     Pending,
@@ -90,7 +92,7 @@ impl AlertState {
 }
 
 /// One alert.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// Tells it from every other: its labels' fingerprint.
     pub id: String,
@@ -154,7 +156,7 @@ impl Alert {
 }
 
 /// One silence that is in force or will be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
     /// Its id.
     pub id: String,

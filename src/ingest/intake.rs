@@ -21,6 +21,21 @@ const COUNTING: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
 /// Labels that tell the series of one histogram or summary apart.
 const PART_LABELS: [&str; 2] = ["le", "quantile"];
 
+/// The metrics that an [`Intake`] looks at which watches these: beside them what says when a process
+/// started, and since when others count.
+#[must_use]
+pub fn looked_at(watched: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = watched.into_iter().collect();
+    let created = |name: &String| {
+        let family = COUNTING.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+        Some(format!("{family}{CREATED}"))
+    };
+    let births: Vec<String> = names.iter().filter_map(created).collect();
+    names.extend(births);
+    names.insert(PROCESS_START.to_owned());
+    names
+}
+
 /// One source over time. Feed it scrapes in order of time.
 #[derive(Debug)]
 pub struct Intake {

@@ -37,10 +37,12 @@ pub use cross_check::{CrossCheck, cross_check};
 pub use discovery::{
     Discovery, DiscoveryError, Endpoint, INSTANCES_MAX, Instance, Scheme, page_url,
 };
-pub use intake::Intake;
+pub use intake::{Intake, looked_at};
 pub use observation::{Observation, SourceStatus};
 pub use page::{PageRead, SERIES_MAX, degraded, read_page};
 pub use past::{Past, has_past, past};
-pub use poller::{Fetched, PollConfig, Poller, Road, SourceConfig};
+pub use poller::{
+    Fetched, Ledger, News, PollConfig, Poller, Road, SourceConfig, SourceFacts, Witness,
+};
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
 pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

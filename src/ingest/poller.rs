@@ -6,6 +6,7 @@
 //! tick.
 
 mod ledger;
+mod news;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,6 +14,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::Utc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -24,10 +26,11 @@ use super::assembler::ONLY;
 use super::discovery::{Discovery, Instance};
 use super::exposition::Format;
 use super::observation::Observation;
-use super::prometheus::{Answers, PrometheusError, PrometheusSource};
+use super::prometheus::PrometheusSource;
 use super::scrape::{ScrapeError, Scraper, Target};
-use ledger::Ledger;
+pub use ledger::Ledger;
 pub(super) use ledger::rules;
+pub use news::{News, SourceFacts, Witness};
 
 /// Scrapes start within this share of the interval, each instance at a moment of its own.
 const JITTER_SHARE: f64 = 0.2;
@@ -122,12 +125,25 @@ impl Poller {
         config: PollConfig,
         observations: watch::Sender<Option<Arc<Observation>>>,
     ) -> Result<Self, ScrapeError> {
+        Self::spawn_witnessed(config, observations, None)
+    }
+
+    /// The same, with somebody who is told everything that is heard.
+    ///
+    /// # Errors
+    ///
+    /// When the HTTP client cannot be built.
+    pub fn spawn_witnessed(
+        config: PollConfig,
+        observations: watch::Sender<Option<Arc<Observation>>>,
+        witness: Option<Box<dyn Witness>>,
+    ) -> Result<Self, ScrapeError> {
         let scraper = Scraper::new()?;
         let fetch = move |target: Arc<Target>| {
             let scraper = scraper.clone();
             async move { scraper.fetch(&target).await }
         };
-        Ok(Self::spawn_with(config, fetch, observations))
+        Ok(Self::begin(config, fetch, observations, witness))
     }
 
     /// Starts polling with another way to fetch. The target's timeout holds for it too.
@@ -135,6 +151,19 @@ impl Poller {
         config: PollConfig,
         fetch: F,
         observations: watch::Sender<Option<Arc<Observation>>>,
+    ) -> Self
+    where
+        F: Fn(Arc<Target>) -> R + Clone + Send + 'static,
+        R: Future<Output = Fetched> + Send + 'static,
+    {
+        Self::begin(config, fetch, observations, None)
+    }
+
+    fn begin<F, R>(
+        config: PollConfig,
+        fetch: F,
+        observations: watch::Sender<Option<Arc<Observation>>>,
+        witness: Option<Box<dyn Witness>>,
     ) -> Self
     where
         F: Fn(Arc<Target>) -> R + Clone + Send + 'static,
@@ -153,7 +182,7 @@ impl Poller {
                 Road::Queries(queries) => tasks.spawn(ask(index, queries, pace, results)),
             };
         }
-        tasks.spawn(publish(config, start, inbox, observations));
+        tasks.spawn(publish(config, start, inbox, (observations, witness)));
         Self { _tasks: tasks }
     }
 }
@@ -182,24 +211,14 @@ struct Told {
     news: News,
 }
 
-enum News {
-    /// These are the instances now.
-    Instances(Vec<String>),
-    /// Nobody knows the instances; those that were known stay.
-    Undiscovered(String),
-    /// What one try of an instance came to.
-    Polled { instance: Arc<str>, took: Duration, outcome: Fetched },
-    /// What a query API answered.
-    Answered(Result<Arc<Answers>, PrometheusError>),
-}
-
 /// Asks a query API at its pace. Its own time limit holds.
 async fn ask(index: usize, source: Arc<PrometheusSource>, pace: Pace, results: mpsc::Sender<Told>) {
     let mut ticks = interval_at(pace.start, pace.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        let news = News::Answered(source.poll().await.map(Arc::new));
+        let answers = source.poll().await;
+        let news = News::Answered(answers.map(Arc::new).map_err(|error| error.to_string()));
         let at = Mono::from_start(Instant::now().saturating_duration_since(pace.origin));
         if results.send(Told { index, at, news }).await.is_err() {
             return;
@@ -291,6 +310,7 @@ async fn poll<F, R>(
         let ended = Instant::now();
         let took = ended.saturating_duration_since(begun);
         let at = Mono::from_start(ended.saturating_duration_since(pace.origin));
+        let outcome = outcome.map_err(|error| error.to_string());
         let news = News::Polled { instance: Arc::clone(&instance), took, outcome };
         if results.send(Told { index, at, news }).await.is_err() {
             return;
@@ -298,23 +318,35 @@ async fn poll<F, R>(
     }
 }
 
+/// Who is told observations, and who all that they are made of.
+type Listeners = (watch::Sender<Option<Arc<Observation>>>, Option<Box<dyn Witness>>);
+
 /// Takes results in and publishes, until nobody listens any more.
 async fn publish(
     config: PollConfig,
     start: Instant,
     mut inbox: mpsc::Receiver<Told>,
-    observations: watch::Sender<Option<Arc<Observation>>>,
+    (observations, mut witness): Listeners,
 ) {
-    let mut ledger = Ledger::new(&config);
+    let mut ledger = Ledger::new(config.sources.iter().map(SourceFacts::from));
     let first = start + config.interval.mul_f64(PUBLISH_SHARE);
     let mut ticks = interval_at(first, config.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            Some(told) = inbox.recv() => ledger.take(told),
+            Some(Told { index, at, news }) = inbox.recv() => {
+                if let Some(witness) = &mut witness {
+                    witness.heard(index, &news, at);
+                }
+                ledger.take(index, &news, at);
+            }
             now = ticks.tick() => {
                 let at = Mono::from_start(now.saturating_duration_since(config.origin));
-                if observations.send(Some(Arc::new(ledger.observation(at)))).is_err() {
+                let observation = Arc::new(ledger.observation(at, Utc::now()));
+                if let Some(witness) = &mut witness {
+                    witness.observed(&observation);
+                }
+                if observations.send(Some(observation)).is_err() {
                     return;
                 }
             }

@@ -1,5 +1,5 @@
-//! Runs the tests of a runbook: series in, and the path, evidence, ranking and offers that must
-//! come out. Reads no file and no clock; time is that of the series.
+//! Runs the tests of a runbook: series or a recording in, and the path, evidence, ranking and offers
+//! that must come out. Opens no file and reads no clock; time is that of what goes in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use crate::admission::FlagValue;
 use crate::diagnosis::{Diagnoser, Facts, Library, Step, Truth};
+use crate::incident::recording::Replay;
 use crate::signal::parse_duration;
 use crate::signal::{Mono, Snapshot, Value};
 
@@ -25,7 +26,7 @@ const MAX_STEPS: usize = 64;
 #[serde(deny_unknown_fields)]
 struct File {
     runbook: String,
-    interval: Spanned<String>,
+    interval: Option<Spanned<String>>,
     #[serde(default)]
     case: Vec<Case>,
 }
@@ -36,7 +37,10 @@ struct Case {
     name: String,
     #[serde(default)]
     flags: BTreeMap<String, toml::Value>,
+    #[serde(default)]
     series: BTreeMap<String, Spanned<String>>,
+    recording: Option<Spanned<String>>,
+    scope: Option<String>,
     expect: Vec<Expect>,
 }
 
@@ -100,20 +104,75 @@ impl TestFile {
         self.file.case.iter().map(|case| case.expect.len()).sum()
     }
 
-    /// Runs every case against the runbook `book` of the library.
+    /// Runs every case against the runbook `book` of the library. `open` opens the recording of a
+    /// name, beside the test file.
     ///
     /// # Errors
-    /// A sentence with file, line and key when a series or a time cannot be read.
-    pub fn run(&self, library: &Arc<Library>, book: &str) -> Result<Vec<Failure>, String> {
-        let interval = self.span(&self.file.interval)?;
-        if interval.is_zero() {
-            return Err(format!("{}: `interval` is zero; write `15s`", self.name));
-        }
+    /// A sentence with file, line and key when a series, a time or a recording cannot be read.
+    pub fn run(
+        &self,
+        library: &Arc<Library>,
+        book: &str,
+        open: &dyn Fn(&str) -> Result<Replay, String>,
+    ) -> Result<Vec<Failure>, String> {
         let mut failures = Vec::new();
         for case in &self.file.case {
-            self.run_case(case, interval, library, book, &mut failures)?;
+            match &case.recording {
+                Some(recording) if case.series.is_empty() => {
+                    let replay = open(recording.get_ref())
+                        .map_err(|error| format!("{}: {error}", self.place(recording)))?;
+                    self.run_recorded(case, replay, library, book, &mut failures)?;
+                }
+                Some(recording) => {
+                    let place = self.place(recording);
+                    return Err(format!("{place}: `recording` beside `series`; leave one out"));
+                }
+                None => self.run_case(case, self.interval()?, library, book, &mut failures)?,
+            }
         }
         Ok(failures)
+    }
+
+    /// The distance between the samples of series.
+    fn interval(&self) -> Result<Duration, String> {
+        let Some(interval) = &self.file.interval else {
+            return Err(format!("{}: `interval` is missing; series need one: `15s`", self.name));
+        };
+        match self.span(interval)? {
+            Duration::ZERO => Err(format!("{}: `interval` is zero; write `15s`", self.name)),
+            interval => Ok(interval),
+        }
+    }
+
+    /// Judges a recording at the moments of a case, each since the recording's zero.
+    fn run_recorded(
+        &self,
+        case: &Case,
+        mut replay: Replay,
+        library: &Arc<Library>,
+        book: &str,
+        failures: &mut Vec<Failure>,
+    ) -> Result<(), String> {
+        for expect in &case.expect {
+            let place = self.place(&expect.at);
+            let at = replay.reader().moment(self.span(&expect.at)?);
+            let moment = replay.seek(at).map_err(|error| format!("{place}: {error}"))?.moment;
+            let scopes = &moment.observation.scopes;
+            let scopes: Vec<&str> = scopes.iter().map(|snapshot| snapshot.scope.as_str()).collect();
+            let scope = match (&case.scope, scopes.as_slice()) {
+                (Some(wanted), scopes) if scopes.contains(&wanted.as_str()) => wanted.as_str(),
+                (None, [only]) => only,
+                (_, scopes) => {
+                    let there = scopes.join(", ");
+                    return Err(format!("{place}: name one `scope` of the recording: {there}"));
+                }
+            };
+            let facts = replay.diagnosis_of(scope).facts();
+            for what in judge(expect, &case.flags, library, book, facts) {
+                failures.push(Failure { place: place.clone(), case: case.name.clone(), what });
+            }
+        }
+        Ok(())
     }
 
     fn run_case(

@@ -21,7 +21,7 @@ pub use catalogue::{CATALOGUE, Definition, Unit, definition};
 pub use columns::{Column, columns};
 pub use config_error::{TomlError, toml_error};
 pub use duration::parse_duration;
-pub use memory::{Memory, RECENT, Restart, SeriesId, WATCHED};
+pub use memory::{Memory, RECENT, Restart, SeriesId, WATCHED, as_integer};
 pub use native::{NativeHistogram, Side as NativeSide};
 pub use quantile::{Bucket, Estimate, histogram_quantile};
 pub use rate::counter_increase;

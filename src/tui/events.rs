@@ -146,7 +146,9 @@ impl Desk {
     }
 
     fn now(&self) -> Mono {
-        Mono::from_start(self.session.started.elapsed())
+        // A recording has a time of its own, which stands still when it does.
+        let played = self.model.playhead.as_ref().map(|head| head.at);
+        played.unwrap_or_else(|| Mono::from_start(self.session.started.elapsed()))
     }
 
     fn newest(&mut self) -> Option<Msg> {
@@ -209,6 +211,7 @@ impl Desk {
                 let answer = port.journal(entry);
                 self.spawn(async move { Msg::Journalled(answer.await) });
             }
+            Effect::Seek(to) => port.seek(to),
             Effect::Suspend | Effect::Leave => {}
         }
     }

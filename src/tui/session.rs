@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::diagnosis::{Change, Verdict};
 use crate::flag::{self, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
+use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
 use crate::signal::{Mono, Snapshot};
 use crate::tui::theme::Appearance;
@@ -31,13 +32,22 @@ pub struct Update {
     pub alerts: Option<Arc<Alerts>>,
     /// The time before the first poll, once it is known. Every later update carries it.
     pub backfill: Option<Arc<Backfill>>,
+    /// Where the recording stands that this comes from; `None` when it is now.
+    pub playhead: Option<Arc<Playhead>>,
 }
 
 impl Update {
     /// A round with its verdicts, and nothing else known.
     #[must_use]
     pub const fn new(observation: Arc<Observation>, verdicts: Vec<Arc<Verdict>>) -> Self {
-        Self { observation, verdicts, changes: Vec::new(), alerts: None, backfill: None }
+        Self {
+            observation,
+            verdicts,
+            changes: Vec::new(),
+            alerts: None,
+            backfill: None,
+            playhead: None,
+        }
     }
 }
 
@@ -46,6 +56,54 @@ impl Update {
 pub struct Backfill {
     /// By quota scope, oldest first, on the run's clock: it has to begin that much earlier.
     pub scopes: BTreeMap<String, Vec<(Mono, Arc<Snapshot>)>>,
+}
+
+/// Where a recording stands while it is played.
+#[derive(Clone, Debug)]
+pub struct Playhead {
+    /// The moment that is shown.
+    pub at: Mono,
+    /// The first moment of the recording.
+    pub from: Mono,
+    /// The last one.
+    pub to: Mono,
+    /// The moment that times are counted from.
+    pub zero: Mono,
+    /// Seconds of the recording in a second.
+    pub speed: f64,
+    /// It goes on by itself.
+    pub is_playing: bool,
+    /// Counts the jumps: a new number means that what was shown before is not what led here.
+    pub jump: u64,
+    /// What happened in all of the recording, as it was told then, in order.
+    pub events: Arc<[EventAt]>,
+    /// The looks that led here and were computed anew, since the last jump.
+    pub lead: Arc<Trends>,
+    /// What was before those, as it was shown then.
+    pub past: Arc<Trends>,
+    /// Why it does not go on.
+    pub trouble: Option<String>,
+}
+
+/// What a person wants of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Go on, or stop.
+    PlayPause,
+    /// Twice as fast.
+    Faster,
+    /// Half as fast.
+    Slower,
+    /// So many seconds on, or back.
+    By(i64),
+    /// To the first moment.
+    Start,
+    /// To the last one.
+    End,
+    /// To what happened next.
+    NextEvent,
+    /// To what happened before.
+    PreviousEvent,
 }
 
 /// Something that happened elsewhere and belongs on the timeline.
@@ -171,6 +229,8 @@ pub trait Port: Send + Sync {
     fn apply(&self, plan: Plan) -> Answer<Outcome>;
     /// Writes a line to the journal.
     fn journal(&self, entry: Entry) -> Answer<Result<(), String>>;
+    /// Moves the recording that is played. Where nothing is, nothing moves.
+    fn seek(&self, _to: Seek) {}
 }
 
 /// Why the dashboard ended.

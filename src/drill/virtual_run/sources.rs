@@ -1,18 +1,62 @@
 //! The metrics pages of a virtual run, read as those of a live one are: three sources, the same
 //! adapters, one snapshot per quota scope. Counts nothing itself.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::drill::client_page::{self, ClientFacts};
 use crate::drill::lost::{Lost, Source};
 use crate::drill::observed::{Count, Observed};
 use crate::drill::provider_page::{self, PageFacts};
 use crate::drill::scenario::Scenario;
 use crate::gateway::{Facts, render};
-use crate::ingest::{Adapter, Assembler, ONLY, Page, SourceId, SourceRules};
+use crate::incident::recording::Recorder;
+use crate::ingest::exposition::Format;
+use crate::ingest::{Adapter, Assembler, News, ONLY, Page, SourceFacts, SourceId, SourceRules};
 use crate::signal::{Mono, Snapshot};
 use crate::sim::callers::CallerConfig;
 use crate::sim::gated::GatedWorld;
 use crate::sim::layers::Stack;
 use crate::sim::world::World;
+
+/// What is heard of the sources, for a recording if there is one.
+struct Tape<'a> {
+    recorder: Option<&'a mut Recorder>,
+    is_first: bool,
+}
+
+impl Tape<'_> {
+    fn instances(&mut self, source: Source, names: &[String], now: Mono) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| self.is_first) {
+            recorder.hear(source as usize, &News::Instances(names.to_vec()), now);
+        }
+    }
+
+    fn polled(&mut self, source: Source, name: &str, page: Result<String, String>, now: Mono) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let outcome = page.map(|page| (page.into_bytes(), Format::Text));
+        let news = News::Polled { instance: Arc::from(name), took: Duration::ZERO, outcome };
+        recorder.hear(source as usize, &news, now);
+    }
+}
+
+/// The sources in the order of [`Source`], without a way to them.
+pub(super) fn facts(interval: Duration, timeout: Duration) -> Vec<SourceFacts> {
+    let fact = |(source, adapter): (Source, Arc<Adapter>)| SourceFacts {
+        name: source.word().to_owned(),
+        url: String::new(),
+        via: None,
+        adapter,
+        interval,
+        timeout,
+    };
+    let adapters = [
+        (Source::Gateway, Adapter::weir()),
+        (Source::Provider, Adapter::simprov()),
+        (Source::Clients, Adapter::simcli()),
+    ];
+    adapters.map(fact).into()
+}
 
 /// Every process of a virtual run starts with its clock.
 const STARTED_EPOCH_S: f64 = 0.0;
@@ -25,6 +69,7 @@ pub(super) struct Sources {
     provider: SourceId,
     clients: SourceId,
     lost: Option<Lost>,
+    has_begun: bool,
     /// Names of the gates.
     gates: Vec<String>,
     /// Full names of the quota scopes.
@@ -51,6 +96,7 @@ impl Sources {
             provider,
             clients,
             lost: scenario.lost,
+            has_begun: false,
             gates,
             scopes,
             callers: scenario.all_callers(),
@@ -62,14 +108,23 @@ impl Sources {
     pub(super) fn scrape(
         &mut self,
         world: &mut World<Observed<GatedWorld, Count>>,
+        recorder: Option<&mut Recorder>,
     ) -> Vec<Snapshot> {
         let now = world.now();
+        let mut tape = Tape { recorder, is_first: !std::mem::replace(&mut self.has_begun, true) };
+        tape.instances(Source::Gateway, &self.gates, now);
+        tape.instances(Source::Clients, &[ONLY.to_owned()], now);
+        tape.instances(Source::Provider, &[ONLY.to_owned()], now);
         for number in 0..self.gates.len() {
             let gate = self.gates[number].clone();
-            self.read(Source::Gateway, &gate, now, |_| gateway_page(world, number, &gate, now));
+            self.read(Source::Gateway, &gate, now, &mut tape, |_| {
+                gateway_page(world, number, &gate, now)
+            });
         }
-        self.read(Source::Clients, ONLY, now, |sources| sources.client_page(world, now));
-        self.read(Source::Provider, ONLY, now, |sources| sources.provider_page(world, now));
+        self.read(Source::Clients, ONLY, now, &mut tape, |sources| sources.client_page(world, now));
+        self.read(Source::Provider, ONLY, now, &mut tape, |sources| {
+            sources.provider_page(world, now)
+        });
         self.assembler.snapshots(now)
     }
 
@@ -79,6 +134,7 @@ impl Sources {
         source: Source,
         target: &str,
         now: Mono,
+        tape: &mut Tape<'_>,
         render: impl FnOnce(&Self) -> String,
     ) {
         let id = match source {
@@ -87,11 +143,18 @@ impl Sources {
             Source::Clients => self.clients,
         };
         if self.lost.is_some_and(|lost| lost.covers(source, now.since_start())) {
+            tape.polled(
+                source,
+                target,
+                Err(format!("{}: lost by the scenario", source.word())),
+                now,
+            );
             return self.assembler.fail(id, target, now);
         }
         let page = render(self);
         let taken = self.assembler.accept(id, target, Page::text(&page), now);
         debug_assert!(taken.is_ok(), "a page of our own is small");
+        tape.polled(source, target, Ok(page), now);
     }
 
     /// The pages of all scopes as one.

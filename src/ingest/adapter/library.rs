@@ -107,19 +107,27 @@ impl Adapters {
         names
     }
 
+    /// The text of the user's own file of this name, if there is one.
+    #[must_use]
+    pub fn own_text(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.own_file(name)?).ok()
+    }
+
+    fn own_file(&self, name: &str) -> Option<PathBuf> {
+        let is_stem =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        let path = self.folder.as_ref().filter(|_| is_stem)?.join(format!("{name}.toml"));
+        path.is_file().then_some(path)
+    }
+
     /// The adapter of this name.
     ///
     /// # Errors
     ///
     /// When nothing has the name, or the user's file of that name is wrong.
     pub fn get(&self, name: &str) -> Result<Arc<Adapter>, AdapterError> {
-        let is_stem =
-            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        if let (Some(folder), true) = (&self.folder, is_stem) {
-            let path = folder.join(format!("{name}.toml"));
-            if path.is_file() {
-                return Ok(Arc::new(load(&path)?));
-            }
+        if let Some(path) = self.own_file(name) {
+            return Ok(Arc::new(load(&path)?));
         }
         let shipped = PARSED.get(name).cloned();
         shipped.ok_or_else(|| AdapterError::Unknown { name: name.to_owned(), known: self.names() })

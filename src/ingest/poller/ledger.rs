@@ -6,29 +6,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use crate::signal::Mono;
 
-use super::super::assembler::{Assembler, ONLY, Page, SourceId, SourceRules, WINDOW};
-use super::super::exposition::{BODY_BYTES_MAX, TooLarge};
+use super::super::assembler::{Assembler, ONLY, Page, SourceId, SourceRules};
+use super::super::exposition::{BODY_BYTES_MAX, Format, TooLarge};
 use super::super::observation::{Observation, SourceStatus};
 use super::super::page::degraded;
-use super::super::prometheus::{Answers, PrometheusError};
+use super::super::prometheus::Answers;
 use super::super::scrape::{ScrapeError, no_sample};
-use super::{
-    Fetched, News, PollConfig, Road, STALE_INTERVALS, SourceConfig, Told, WINDOW_INTERVALS,
-};
+use super::{News, STALE_INTERVALS, SourceConfig, SourceFacts};
 
 /// Instances that are named when several do not answer.
 const NAMED_MAX: usize = 3;
 
-pub(super) struct Ledger {
+/// What is known of the sources. Tell it what was heard, in order of time, and ask for observations.
+#[derive(Debug)]
+pub struct Ledger {
     assembler: Assembler,
     sources: Vec<Kept>,
 }
 
 /// One source between two observations.
+#[derive(Debug)]
 struct Kept {
     id: SourceId,
     status: SourceStatus,
@@ -40,7 +41,7 @@ struct Kept {
 }
 
 /// How one instance did last.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Member {
     error: Option<String>,
     degraded: Vec<(usize, String)>,
@@ -51,18 +52,19 @@ struct Member {
 }
 
 impl Ledger {
-    pub(super) fn new(config: &PollConfig) -> Self {
+    /// A ledger of these sources, which were not heard yet.
+    pub fn new(sources: impl IntoIterator<Item = SourceFacts>) -> Self {
         let mut assembler = Assembler::new();
-        let sources = config.sources.iter().map(|source| {
-            let rules = rules(source);
+        let sources = sources.into_iter().map(|source| {
+            let rules = rules_of(&source);
             let stale_after = rules.stale_after;
             let id = assembler.add(&source.name, rules);
             Kept {
                 id,
                 status: SourceStatus {
-                    name: source.name.clone(),
-                    url: source.url.clone(),
-                    via: via(source),
+                    name: source.name,
+                    url: source.url,
+                    via: source.via,
                     last_good: None,
                     stale_after_s: stale_after.as_secs_f64(),
                     error: None,
@@ -82,35 +84,36 @@ impl Ledger {
         Self { sources: sources.collect(), assembler }
     }
 
-    pub(super) fn take(&mut self, told: Told) {
-        let Told { index, at, news } = told;
-        let kept = &mut self.sources[index];
+    /// Takes in what was heard of the source at this place. Of one that there is not, nothing.
+    pub fn take(&mut self, source: usize, news: &News, at: Mono) {
+        let Some(kept) = self.sources.get_mut(source) else { return };
         match news {
             News::Instances(names) => {
                 self.assembler.expect(kept.id, names.iter().map(String::as_str));
                 kept.undiscovered = None;
                 let mut before = std::mem::take(&mut kept.instances);
-                let stay = names.into_iter().map(|name| {
-                    let member = before.remove(&name).unwrap_or_default();
-                    (name, member)
+                let stay = names.iter().map(|name| {
+                    let member = before.remove(name).unwrap_or_default();
+                    (name.clone(), member)
                 });
                 kept.instances = stay.collect();
             }
-            News::Undiscovered(why) => kept.undiscovered = Some(why),
+            News::Undiscovered(why) => kept.undiscovered = Some(why.clone()),
             News::Answered(outcome) => {
-                kept.answered(&outcome, at);
+                kept.answered(outcome, at);
                 if let Ok(answers) = outcome {
-                    self.assembler.answer(kept.id, answers, at);
+                    self.assembler.answer(kept.id, Arc::clone(answers), at);
                 }
                 return;
             }
             News::Polled { instance, took, outcome } => {
-                let Some(member) = kept.instances.get_mut(&*instance) else { return };
+                let Some(member) = kept.instances.get_mut(&**instance) else { return };
                 kept.status.polls += 1;
                 member.was_asked = true;
                 member.took_s = took.as_secs_f64();
-                let name = &kept.status.name;
-                match read(&mut self.assembler, kept.id, (name, &*instance), outcome, at) {
+                let names = (kept.status.name.as_str(), &**instance);
+                let page = outcome.as_ref().map_err(Clone::clone);
+                match page.and_then(|page| read(&mut self.assembler, kept.id, names, page, at)) {
                     Ok((samples, bad)) => {
                         kept.status.last_good = Some(at);
                         member.error = None;
@@ -118,9 +121,9 @@ impl Ledger {
                         member.samples = samples;
                     }
                     Err(error) => {
-                        self.assembler.fail(kept.id, &instance, at);
+                        self.assembler.fail(kept.id, instance, at);
                         kept.status.failures += 1;
-                        member.error = Some(error.to_string());
+                        member.error = Some(error);
                     }
                 }
             }
@@ -128,10 +131,12 @@ impl Ledger {
         kept.summarize();
     }
 
-    pub(super) fn observation(&self, at: Mono) -> Observation {
+    /// What is known at `at`, which is `wall` on the calendar.
+    #[must_use]
+    pub fn observation(&self, at: Mono, wall: DateTime<Utc>) -> Observation {
         Observation {
             at,
-            wall: Utc::now(),
+            wall,
             scopes: self.assembler.snapshots(at).into_iter().map(Arc::new).collect(),
             sources: self.sources.iter().map(|kept| kept.status.clone()).collect(),
         }
@@ -140,21 +145,18 @@ impl Ledger {
 
 /// How long the numbers of a source count, by how often and how patiently it is asked.
 pub(in crate::ingest) fn rules(source: &SourceConfig) -> SourceRules {
-    let SourceConfig { interval, adapter, timeout, .. } = source;
+    rules_of(&SourceFacts::from(source))
+}
+
+fn rules_of(source: &SourceFacts) -> SourceRules {
+    let SourceFacts { interval, adapter, timeout, .. } = source;
     // A page that takes long is not old while it is waited for.
     let patience = timeout.saturating_add(*interval);
     SourceRules {
         adapter: Arc::clone(adapter),
-        window: WINDOW.max(interval.saturating_mul(WINDOW_INTERVALS)),
+        window: source.window(),
         stale_after: interval.saturating_mul(STALE_INTERVALS).max(patience),
     }
-}
-
-/// Host and port of the server that is asked in a source's place.
-fn via(source: &SourceConfig) -> Option<String> {
-    let Road::Queries(_) = source.road else { return None };
-    let url = reqwest::Url::parse(&source.url).ok()?;
-    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
 /// Puts a page into the assembler: its samples and its bad lines.
@@ -162,21 +164,21 @@ fn read(
     assembler: &mut Assembler,
     id: SourceId,
     (source, instance): (&str, &str),
-    outcome: Fetched,
+    (body, format): &(Vec<u8>, Format),
     at: Mono,
-) -> Result<(usize, Vec<(usize, String)>), ScrapeError> {
-    let (body, format) = outcome?;
-    let page = Page { body: &body, format };
+) -> Result<(usize, Vec<(usize, String)>), String> {
+    let page = Page { body, format: *format };
     let report = assembler.accept(id, instance, page, at).map_err(|TooLarge { .. }| {
-        ScrapeError::TooLarge { source_name: source.to_owned(), limit: BODY_BYTES_MAX }
+        let source_name = source.to_owned();
+        ScrapeError::TooLarge { source_name, limit: BODY_BYTES_MAX }.to_string()
     })?;
     no_sample(source, report.samples, &report)
-        .map_or_else(|| Ok((report.samples, degraded(&report))), Err)
+        .map_or_else(|| Ok((report.samples, degraded(&report))), |error| Err(error.to_string()))
 }
 
 impl Kept {
     /// Notes how a query API answered. Where it did not, what it said last stays until it is too old.
-    fn answered(&mut self, outcome: &Result<Arc<Answers>, PrometheusError>, at: Mono) {
+    fn answered(&mut self, outcome: &Result<Arc<Answers>, String>, at: Mono) {
         let status = &mut self.status;
         status.polls += 1;
         match outcome {
@@ -192,7 +194,7 @@ impl Kept {
             }
             Err(error) => {
                 status.failures += 1;
-                status.error = Some(error.to_string());
+                status.error = Some(error.clone());
             }
         }
     }

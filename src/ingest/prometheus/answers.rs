@@ -1,5 +1,7 @@
 //! What one poll came to: numbers with their age, and what is to be said about them. Does no I/O.
 
+mod wire;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

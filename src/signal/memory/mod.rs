@@ -266,8 +266,10 @@ const fn is_same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits()
 }
 
-/// `value` as an integer that a float holds exactly, if it is one and not a negative zero.
-fn as_integer(value: f64) -> Option<i64> {
+/// `value` as an integer that a float holds exactly, if it is one and not a negative zero. Sums and
+/// differences of two are exact as well.
+#[must_use]
+pub fn as_integer(value: f64) -> Option<i64> {
     /// Below it every integer is a float, and so are differences of two.
     const LIMIT: f64 = 4_503_599_627_370_496.0;
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]

@@ -9,6 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::tui::app::Model;
 use crate::tui::app::mode::Context;
+use crate::tui::session::Seek;
 
 /// What a person can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +76,30 @@ pub enum Action {
     Reload,
     /// Write a note.
     Note,
+    /// A second on in the recording.
+    SecondOn,
+    /// A second back.
+    SecondBack,
+    /// Ten seconds on.
+    TenOn,
+    /// Ten seconds back.
+    TenBack,
+    /// A minute on.
+    MinuteOn,
+    /// A minute back.
+    MinuteBack,
+    /// To what happened next.
+    NextEvent,
+    /// To what happened before.
+    PreviousEvent,
+    /// To the start of the recording.
+    ToStart,
+    /// To its end.
+    ToEnd,
+    /// Play twice as fast.
+    Faster,
+    /// Play half as fast.
+    Slower,
     /// Stop the program as a shell job.
     Suspend,
     /// Next field.
@@ -83,6 +108,28 @@ pub enum Action {
     PreviousField,
     /// Press the button, take the choice.
     Accept,
+}
+
+impl Action {
+    /// Where it moves a recording to.
+    #[must_use]
+    pub const fn seek(self) -> Option<Seek> {
+        Some(match self {
+            Self::SecondOn => Seek::By(1),
+            Self::SecondBack => Seek::By(-1),
+            Self::TenOn => Seek::By(10),
+            Self::TenBack => Seek::By(-10),
+            Self::MinuteOn => Seek::By(60),
+            Self::MinuteBack => Seek::By(-60),
+            Self::NextEvent => Seek::NextEvent,
+            Self::PreviousEvent => Seek::PreviousEvent,
+            Self::ToStart => Seek::Start,
+            Self::ToEnd => Seek::End,
+            Self::Faster => Seek::Faster,
+            Self::Slower => Seek::Slower,
+            _ => return None,
+        })
+    }
 }
 
 /// How much an action can do.
@@ -206,6 +253,8 @@ const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
 const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();
 const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
+const IS_REPLAY: fn(&Model) -> bool = |model| model.playhead.is_some();
+const IS_LIVE: fn(&Model) -> bool = |model| model.playhead.is_none();
 const HAS_MARKS: fn(&Model) -> bool = |model| !model.read_only && !model.flags.marked.is_empty();
 
 /// Every action, in the order of help and footer.
@@ -235,7 +284,19 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; data goes on", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; data goes on", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline], &[key(' ')], "", ALWAYS),
-    row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", ALWAYS),
+    row(Action::SecondOn, "second-on", "a second on in the recording", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", IS_REPLAY),
+    row(Action::SecondBack, "second-back", "a second back", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", IS_REPLAY),
+    row(Action::TenOn, "ten-on", "ten seconds on", "Recording", Danger::Safe, SCREENS, &[key('.')], "", IS_REPLAY),
+    row(Action::TenBack, "ten-back", "ten seconds back", "Recording", Danger::Safe, SCREENS, &[key(',')], "", IS_REPLAY),
+    row(Action::MinuteOn, "minute-on", "a minute on", "Recording", Danger::Safe, SCREENS, &[key('>')], "+1m", IS_REPLAY),
+    row(Action::MinuteBack, "minute-back", "a minute back", "Recording", Danger::Safe, SCREENS, &[key('<')], "-1m", IS_REPLAY),
+    row(Action::NextEvent, "next-event", "to what happened next", "Recording", Danger::Safe, SCREENS, &[key('e')], "event", IS_REPLAY),
+    row(Action::PreviousEvent, "previous-event", "to what happened before", "Recording", Danger::Safe, SCREENS, &[key('E')], "", IS_REPLAY),
+    row(Action::ToStart, "start", "to the start of the recording", "Recording", Danger::Safe, SCREENS, &[key('0')], "", IS_REPLAY),
+    row(Action::ToEnd, "end", "to the end of the recording", "Recording", Danger::Safe, SCREENS, &[key('$')], "", IS_REPLAY),
+    row(Action::Faster, "faster", "play twice as fast", "Recording", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
+    row(Action::Slower, "slower", "play half as fast", "Recording", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
+    row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),
     row(Action::Down, "down", "down", "Move", Danger::Safe, LISTS, &[named(KeyCode::Down)], "", ALWAYS),

@@ -11,6 +11,7 @@ pub mod headline;
 pub mod history;
 pub mod mode;
 pub mod offer;
+mod replay;
 pub mod sources;
 mod update;
 pub mod walk;
@@ -29,7 +30,7 @@ use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
-use crate::tui::session::{Entry, Notice, Update, Wish};
+use crate::tui::session::{Entry, Notice, Playhead, Seek, Update, Wish};
 use crate::tui::theme::Role;
 
 pub use update::update;
@@ -84,6 +85,8 @@ pub enum Effect {
     Apply(Plan),
     /// Write to the journal.
     Journal(Entry),
+    /// Move the recording that is played.
+    Seek(Seek),
     /// Stop as a shell job.
     Suspend,
     /// Leave.
@@ -185,6 +188,8 @@ pub struct Model {
     pub modes: Vec<Mode>,
     /// A short message.
     pub toast: Option<Toast>,
+    /// Where the recording stands that is played; `None` when what is shown is now.
+    pub playhead: Option<Arc<Playhead>>,
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -218,6 +223,7 @@ impl Model {
             unsettled: None,
             modes: vec![Mode::Overview],
             toast: None,
+            playhead: None,
             dirty: true,
         }
     }

@@ -13,7 +13,7 @@ use crate::flag::{Change, FlagTable, Outcome, Plan, Progress, Revision, Unsettle
 use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
-use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, Toast, history};
+use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, Toast, history, replay};
 use crate::tui::session::{Entry, Update};
 use crate::tui::theme::Role;
 
@@ -58,7 +58,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Tick(wall) => {
-            model.wall = wall;
+            // The calendar of a recording is its own.
+            if model.playhead.is_none() {
+                model.wall = wall;
+            }
             tick(model, now)
         }
         Msg::Flags(result) => flags(model, result, now),
@@ -82,6 +85,7 @@ pub(super) fn toast(model: &mut Model, role: Role, text: impl Into<String>) {
 }
 
 fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
+    let now = replay::follow(model, &update).unwrap_or(now);
     let observation = &update.observation;
     model.wall = model.wall.max(observation.wall);
     let ten_s_ago = history::slot(observation.at).saturating_sub(10);

@@ -13,12 +13,13 @@ use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, clocks, span};
 use crate::tui::view::widgets::{lines, right};
-use crate::tui::view::{alerts, banner, next};
+use crate::tui::view::{alerts, banner, next, recorded};
 
 /// Draws the frame of the screen and returns the part for the screen itself.
 pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) -> Rect {
     let width = usize::from(area.width);
     let mut head = vec![verdict(model, look, width), next::of_screen(model, look, width)];
+    head.extend(recorded::line(model, look, width));
     head.extend(banners(model, look, area));
     let top = u16::try_from(head.len()).unwrap_or(2);
     lines(head, area, buf);
@@ -195,7 +196,12 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let hinted: Vec<&Entry> = available(model, context)
         .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, context))
         .collect();
-    let size = |entry: &Entry| entry.keys[0].to_string().len() + entry.hint.len() + 3;
+    let hint = |entry: &Entry| match (entry.action, &model.playhead) {
+        (Action::Freeze, Some(head)) if head.is_playing => "pause",
+        (Action::Freeze, Some(_)) => "play",
+        _ => entry.hint,
+    };
+    let size = |entry: &Entry| entry.keys[0].to_string().len() + hint(entry).len() + 3;
     let always = |entry: &Entry| matches!(entry.action, Action::Help | Action::Back | Action::Quit);
     let reserved: usize =
         hinted.iter().filter(|entry| always(entry)).map(|entry| size(entry)).sum();
@@ -207,7 +213,7 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
             left = rest;
         }
         spans.push(Span::styled(entry.keys[0].to_string(), look.style(Role::Accent)));
-        spans.push(Span::raw(format!(" {}  ", entry.hint)));
+        spans.push(Span::raw(format!(" {}  ", hint(entry))));
     }
     Line::from(spans)
 }

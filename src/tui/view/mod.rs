@@ -16,6 +16,7 @@ mod next;
 mod overview;
 mod panels;
 mod plan;
+mod recorded;
 mod texts;
 mod widgets;
 

@@ -13,7 +13,7 @@ use crate::tui::view::chrome::judgement;
 use crate::tui::view::format::{clock, cut, factor, percent, rate, seconds};
 use crate::tui::view::texts::wrap;
 use crate::tui::view::widgets::lines;
-use crate::tui::view::{chrome, evidence, panels};
+use crate::tui::view::{chrome, evidence, panels, recorded};
 
 /// Rows below which there is room for the verdict and the way on, and nothing else.
 const LOW_BELOW: u16 = 4;
@@ -73,14 +73,16 @@ pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     };
     let hint = Line::styled(on, look.style(Role::Dim));
     if is_low {
-        lines([Line::styled(verdict, look.style(role)), hint], area, buf);
+        let recorded = recorded::line(model, look, width);
+        let head = Line::styled(verdict, look.style(role));
+        lines(recorded.into_iter().chain([head, hint]), area, buf);
         return;
     }
     let rows = |text: &str| -> Vec<String> {
         wrap(text, width).iter().map(|row| row.trim_start().to_owned()).collect()
     };
-    let mut content: Vec<Line<'static>> =
-        rows(&verdict).into_iter().map(|row| Line::styled(row, look.style(role))).collect();
+    let mut content: Vec<Line<'static>> = recorded::line(model, look, width).into_iter().collect();
+    content.extend(rows(&verdict).into_iter().map(|row| Line::styled(row, look.style(role))));
     content.extend(rows(on).into_iter().map(|row| Line::styled(row, look.style(Role::Dim))));
     if let (Mode::Diagnose(walk), Some(verdict)) = (model.screen(), model.verdict()) {
         content.extend(diagnosis(walk, verdict, width, look));

@@ -131,7 +131,7 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
             look.style(Role::Warn),
         ),
     ];
-    for group in ["Screens", "Act", "Look", "Move", "Dialogs", "Leave"] {
+    for group in ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"] {
         content.push(heading(group, look));
         content.extend(groups.remove(group).unwrap_or_default());
     }

@@ -13,7 +13,7 @@ use crate::tui::app::mode::{Choice, Context, Editor, Mode};
 use crate::tui::app::update::{dialog, toast};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
-use crate::tui::session::{Entry, Want};
+use crate::tui::session::{Entry, Seek, Want};
 use crate::tui::theme::Role;
 
 /// Rows that a page key moves.
@@ -121,6 +121,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
             return reload(model);
         }
         Action::Timeline => show(model, Mode::Timeline(0)),
+        Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
         Action::NextScope => choose_scope(model, true),
         Action::PreviousScope => choose_scope(model, false),
@@ -158,6 +159,20 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::NextField => return next_field(model, true),
         Action::PreviousField => return next_field(model, false),
         Action::Accept => return accept(model, now),
+        Action::SecondOn
+        | Action::SecondBack
+        | Action::TenOn
+        | Action::TenBack
+        | Action::MinuteOn
+        | Action::MinuteBack
+        | Action::NextEvent
+        | Action::PreviousEvent
+        | Action::ToStart
+        | Action::ToEnd
+        | Action::Faster
+        | Action::Slower => {
+            return action.seek().map(Effect::Seek).into_iter().collect();
+        }
     }
     Vec::new()
 }

@@ -205,9 +205,9 @@ async fn follow_flag(clients: Arc<Clients>) {
 
 /// What the gate's page says of `cache.enabled`.
 fn says_may_cache(page: &str) -> bool {
-    let of_flag =
-        |line: &&str| line.starts_with("weir_flag_info") && line.contains("\"cache.enabled\"");
-    page.lines().find(of_flag).is_some_and(|line| line.contains("\"true\""))
+    let mut of_flags = page.lines().filter(|line| line.starts_with("weir_flag_info{"));
+    let line = of_flags.find(|line| line.contains("key=\"cache.enabled\""));
+    line.is_some_and(|line| line.contains("value=\"true\""))
 }
 
 async fn ledger(State(Shared(clients)): State<Shared>) -> Response {
@@ -252,10 +252,10 @@ mod tests {
     #[test]
     fn the_flag_of_the_cache_is_read_from_the_gates_page() {
         let page = |value: &str| {
-            format!(
-                "weir_flag_info{{flag=\"adaptive.enabled\",value=\"true\"}} 1\n\
-                 weir_flag_info{{flag=\"cache.enabled\",value=\"{value}\"}} 1\n"
-            )
+            let flag = |key: &str, value: &str| {
+                format!("weir_flag_info{{key=\"{key}\",value=\"{value}\",overridden=\"true\"}} 1\n")
+            };
+            flag("adaptive.enabled", "true") + &flag("cache.enabled", value)
         };
         assert!(says_may_cache(&page("true")));
         assert!(!says_may_cache(&page("false")));

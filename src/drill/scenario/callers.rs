@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn callers_scopes_and_the_application_are_checked_with_their_places() {
         let check = |more: &str, expected: &str| {
-            let text = format!("{}\n{more}", LAUNCH);
+            let text = format!("{LAUNCH}\n{more}");
             let read = Scenario::parse("mine.toml", &text).map_err(|error| error.to_string());
             match read {
                 Ok(scenario) => assert_eq!(expected, "", "{:?}", scenario.callers),

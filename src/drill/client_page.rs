@@ -50,6 +50,7 @@ pub fn render(tallies: &[Tally], app: &App, facts: &ClientFacts<'_>, now: Mono) 
 
 /// The layers of all callers with their calls and those of the layer above, outermost first. Layers of
 /// one name are counted together, whoever calls through them.
+#[must_use]
 pub fn layer_calls<'a>(tally: &Tally, facts: &ClientFacts<'a>) -> Vec<(&'a str, u64, u64)> {
     let mut layers: Vec<(&str, u64, u64)> = Vec::new();
     for (calls, caller) in tally.calls.iter().zip(facts.callers) {

@@ -281,7 +281,9 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         let verdicts = snapshots.iter().filter_map(|snapshot| self.diagnose(snapshot, now));
         let verdicts: Vec<_> = verdicts.collect();
         if let Some(recorder) = &mut self.recorder {
-            verdicts.iter().for_each(|verdict| recorder.judge(verdict, now, wall(now)));
+            for verdict in &verdicts {
+                recorder.judge(verdict, now, wall(now));
+            }
             recorder.look(&snapshots, now, wall(now));
         }
         if let Some(verdict) = gravest(verdicts) {

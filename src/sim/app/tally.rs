@@ -165,7 +165,7 @@ impl Tally {
     pub fn began(&mut self, told: &Told) {
         self.calls_of(told).begin();
         self.totals.originals += 1;
-        self.totals.chains += (told.round == 0) as u64;
+        self.totals.chains += u64::from(told.round == 0);
         self.open += 1;
     }
 

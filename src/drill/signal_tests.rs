@@ -149,6 +149,17 @@ fn a_sound_drill_shows_nothing() {
 }
 
 #[test]
+fn waiting_in_vain_is_a_refusal_of_ours() {
+    let provider = format!("{ROOMY}latency = {{ base_ms = 8000 }}");
+    let flags = [("admission.max_in_flight", "1"), ("queue.max_age_s", "10")];
+    let seen = Drill { provider: &provider, flags: &flags, rate: 2.0, seconds: 15, ..DRILL }.play();
+    assert!(codes(&seen).contains("gate:weir_expired_in_queue"), "{:?}", codes(&seen));
+    assert!(number(&seen, "gate_503_rps") > 0.1, "{}", number(&seen, "gate_503_rps"));
+    let share = number(&seen, "gate_refused_share");
+    assert!(share > 0.2, "{share}");
+}
+
+#[test]
 fn each_limit_of_the_provider_refuses_in_words_of_its_own() {
     let play = |more: &str| {
         let provider = format!("{ROOMY}{more}");

@@ -16,6 +16,7 @@ use super::texts::{REMOVED, Words, event, hosts};
 /// Labels whose values come out of programs and name nobody.
 const KEPT_LABELS: &[&str] = &[
     "action",
+    "asked",
     "attempt",
     "cause",
     "class",
@@ -95,8 +96,9 @@ const WORDS: &[(&str, &str)] = &[
     ("model_id", "model"),
     ("model_name", "model"),
 ];
-/// Names of sources and environments that everybody's are called.
+/// Names that everybody's are called, of sources, environments and listeners.
 const COMMON: &[&str] = &[
+    "admin",
     "gateway",
     "provider",
     "clients",
@@ -111,6 +113,9 @@ const COMMON: &[&str] = &[
     "test",
     "virtual",
 ];
+/// What adapters tell the paths of an API by, and a path of which nothing else is left.
+const API: &str = "/v1/";
+const API_PATH: &str = "/v1/path";
 /// Facts of a drill, which name nobody.
 const KEPT_FACTS: &[&str] = &["scenario", "seed", "onset_s", "seconds", "clock"];
 
@@ -287,6 +292,9 @@ impl Mask {
         if is_common(value) || KEPT_LABELS.contains(&label) {
             return value.to_owned();
         }
+        if value.contains(API) {
+            return self.words.name(API_PATH, value);
+        }
         let known = WORDS.iter().find(|(name, _)| *name == label);
         let kind = known.map_or(label, |(_, word)| word);
         self.words.name(kind, value)
@@ -388,6 +396,37 @@ fn groups(answers: &Json, each: &mut impl FnMut(&str, &str)) {
             {
                 each(name, value);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_adapters_select_by_stays_and_the_rest_is_a_name() {
+        let mut mask = Mask::new(&Header::default());
+        for (series, expected) in [
+            (
+                "a{path=\"/acme/v1/embeddings\",status=\"429\"}",
+                "a{path=\"/v1/path-1\",status=\"429\"}",
+            ),
+            ("b{tenant=\"acme\",lane=\"batch\"}", "b{tenant=\"tenant-1\",lane=\"batch\"}"),
+            ("c{consumer=\"acme\",le=\"+Inf\"}", "c{consumer=\"tenant-1\",le=\"+Inf\"}"),
+            (
+                "d{envoy_http_conn_manager_prefix=\"admin\"}",
+                "d{envoy_http_conn_manager_prefix=\"admin\"}",
+            ),
+            (
+                "weir_flag_info{key=\"cache.enabled\",value=\"false\"}",
+                "weir_flag_info{key=\"cache.enabled\",value=\"false\"}",
+            ),
+            ("e{shard=\"acme-eu\"}", "e{shard=\"shard-1\"}"),
+            ("f{model_id=\"\"}", "f{model_id=\"\"}"),
+            ("no name", "unreadable"),
+        ] {
+            assert_eq!(mask.series(series), expected);
         }
     }
 }

@@ -2,34 +2,32 @@
 //!
 //! Decides nothing itself. Good answers are streamed, see `relay`.
 
+mod answer;
+mod request;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use chrono::Utc;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use serde::Deserialize;
-use serde_json::{Value, json};
+
+use answer::{
+    Held, annotate, classified, error, first_part, may_hold_error, passed_on, read_error, refuse,
+};
+use request::{Peek, identity, repeatable, retry_mark, text};
 
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry};
 use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
-use super::upstream::{Answer as UpstreamBody, Upstream, UpstreamError};
-use crate::admission::{
-    AttemptId, Effect, Ending, Head, Identity, Lane, Offer, Refusal, ScopeId, guess_tokens,
-};
+use super::upstream::{Upstream, UpstreamError};
+use crate::admission::{AttemptId, Effect, Ending, Lane, Offer, ScopeId, guess_tokens};
 use crate::dialect::{self, Provider};
-
-/// Bytes of an error body that are read before it is classified.
-const ERROR_BODY_MAX: usize = 1024 * 1024;
-/// How much of the start of a good answer is looked through for an error.
-const ERROR_LOOK_MAX: usize = 1024;
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
 /// that the gateway writes itself.
@@ -76,26 +74,6 @@ struct Caller {
     /// May name another tenant.
     trusted: bool,
     weight: f64,
-}
-
-/// What is read of a request's body. Values of any type: a wrong one is the provider's to refuse and
-/// must not hide the others.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Peek {
-    model: Value,
-    max_tokens: Value,
-    max_completion_tokens: Value,
-    max_output_tokens: Value,
-}
-
-impl Peek {
-    fn output_tokens(&self) -> u64 {
-        [&self.max_completion_tokens, &self.max_output_tokens, &self.max_tokens]
-            .into_iter()
-            .find_map(Value::as_u64)
-            .unwrap_or(0)
-    }
 }
 
 impl Proxy {
@@ -438,179 +416,4 @@ impl Proxy {
             .insert(HeaderName::from_static("x-weir-attempt"), HeaderValue::from(attempt.number));
         request
     }
-}
-
-/// An answer that waits for the gate's word.
-enum Held {
-    /// The bytes that were read, and the body that the rest comes from.
-    Stream(http::response::Parts, Bytes, Box<UpstreamBody>),
-    Whole(http::response::Parts, Bytes),
-    Fault(StatusCode, Option<String>),
-}
-
-/// Reads the body of an error as far as a classification looks at it; the rest stays a stream.
-async fn read_error(mut head: http::response::Parts, mut body: UpstreamBody) -> Held {
-    let mut read = BytesMut::new();
-    loop {
-        match body.frame().await {
-            Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            None => return Held::Whole(head, read.freeze()),
-            Some(Err(error)) => {
-                tracing::debug!(%error, "an error of the provider broke off");
-                head.headers.remove(CONTENT_LENGTH);
-                return Held::Whole(head, read.freeze());
-            }
-        }
-        if read.len() >= ERROR_BODY_MAX {
-            return Held::Stream(head, read.freeze(), Box::new(body));
-        }
-    }
-}
-
-/// A good answer up to its first part, in which some providers say that it is an error.
-async fn first_part(
-    head: http::response::Parts,
-    mut body: UpstreamBody,
-) -> Result<Held, UpstreamError> {
-    let read = match body.frame().await {
-        Some(frame) => frame?.into_data().unwrap_or_default(),
-        None => Bytes::new(),
-    };
-    Ok(Held::Stream(head, read, Box::new(body)))
-}
-
-/// Whether the first part of a good answer speaks of an error: a cheap look, before anything is parsed.
-fn may_hold_error(read: &[u8]) -> bool {
-    let start = &read[..read.len().min(ERROR_LOOK_MAX)];
-    [&b"\"error\""[..], b"event: error", b"event:error"]
-        .iter()
-        .any(|word| memchr::memmem::find(start, word).is_some())
-}
-
-fn classified(answer: &dialect::Answer<'_>, provider: Provider) -> Head {
-    let seen = dialect::classify(answer, provider, Some(Utc::now()));
-    Head {
-        status: answer.status,
-        class: seen.class,
-        hint: seen.hint,
-        code: seen.code,
-        meter: seen.meter,
-        forbids_retry: seen.should_retry == Some(false),
-        meters: seen.meters,
-    }
-}
-
-/// Says what it took to get the answer.
-fn annotate(
-    headers: &mut HeaderMap,
-    number: u64,
-    forbid_retry: bool,
-    attempts: u32,
-    queued: Duration,
-) {
-    let waited = u64::try_from(queued.as_millis()).unwrap_or(u64::MAX);
-    headers.insert("x-weir-attempts", HeaderValue::from(attempts));
-    headers.insert("x-weir-queue-ms", HeaderValue::from(waited));
-    headers.insert("x-weir-request-id", HeaderValue::from(number));
-    if forbid_retry {
-        headers.insert("x-should-retry", HeaderValue::from_static("false"));
-    }
-}
-
-fn passed_on(mut head: http::response::Parts) -> http::response::Parts {
-    for name in ["connection", "keep-alive", "transfer-encoding", "upgrade", "trailer"] {
-        head.headers.remove(name);
-    }
-    head
-}
-
-fn refuse(scope: &str, refusal: &Refusal, attempts: u32) -> Response<ProxyBody> {
-    let reason = refusal.reason;
-    let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let message = format!("weir, scope {scope}: {}", reason.advice());
-    let mut response = error(status, reason.code(), &message);
-    let headers = response.headers_mut();
-    headers.insert("x-weir-attempts", HeaderValue::from(attempts));
-    if let Ok(decision) = HeaderValue::from_str(&format!("refused; reason={}", reason.word())) {
-        headers.insert("x-weir-decision", decision);
-    }
-    if refusal.forbid_retry {
-        headers.insert("x-should-retry", HeaderValue::from_static("false"));
-    }
-    if let Some(seconds) = refusal.retry_after_header() {
-        headers.insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-/// An error in the shape of the API that the caller speaks.
-fn error(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
-    let kind = match status.as_u16() {
-        429 => "rate_limit_error",
-        400..=499 => "invalid_request_error",
-        _ => "server_error",
-    };
-    let body = json!({"error": {"message": message, "type": kind, "param": null, "code": code}});
-    let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if status == StatusCode::PAYLOAD_TOO_LARGE {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// Paths whose calls only read: the same question gives an answer and leaves nothing behind.
-const READS: [&str; 6] = [
-    "/v1/embeddings",
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/moderations",
-    "/v1/rerank",
-    "/v1/messages",
-];
-
-/// Whether it does no harm that the provider runs a request twice.
-fn repeatable(parts: &http::request::Parts) -> bool {
-    parts.method.is_safe()
-        || READS.contains(&parts.uri.path())
-        || parts.headers.contains_key("idempotency-key")
-}
-
-/// How often the caller says it has retried: Stainless SDKs count from 0, AWS SDKs from 1.
-fn retry_mark(headers: &HeaderMap) -> u32 {
-    if let Some(count) = text(headers, "x-stainless-retry-count") {
-        return count.trim().parse().unwrap_or(0);
-    }
-    text(headers, "amz-sdk-request")
-        .and_then(|fields| {
-            fields.split(';').find_map(|field| field.trim().strip_prefix("attempt="))
-        })
-        .and_then(|attempt| attempt.parse::<u32>().ok())
-        .map_or(0, |attempt| attempt.saturating_sub(1))
-}
-
-/// The same idempotency key of the same caller is the same original; without one, the same caller,
-/// path and body.
-fn identity(parts: &http::request::Parts, body: &Bytes) -> Identity {
-    let mut hasher = blake3::Hasher::new();
-    let caller = parts.headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    hasher.update(caller);
-    hasher.update(&[0]);
-    if let Some(key) = parts.headers.get("idempotency-key") {
-        hasher.update(b"key");
-        hasher.update(key.as_bytes());
-    } else {
-        hasher.update(parts.method.as_str().as_bytes());
-        hasher.update(parts.uri.path().as_bytes());
-        hasher.update(&[0]);
-        hasher.update(body);
-    }
-    let mut first = [0; 16];
-    first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    Identity::from_be_bytes(first)
 }

@@ -30,20 +30,19 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use self::requests::Requests;
+use self::requests::{Finish, Held, Phase, Request, Requests, Terms};
 use super::breaker::Reopening;
-use super::budget::Reservation;
 use super::config::ScopeConfig;
 use super::estimate::Estimator;
 use super::events::{AttemptId, Effect, Offer, RequestId};
 #[cfg(doc)]
 use super::identity::Attempted;
-use super::identity::{ChainEntry, Identity, Key, Original, Originals, Place};
-use super::queue::{Lane, TenantId, Ticket};
+use super::identity::{ChainEntry, Identity, Key, Original, Originals};
+use super::queue::Ticket;
 use super::refusal::{Reason, Refusal};
 use super::scope::{Ask, Scope, Turn};
 use super::settings::{Mode, RetryOwner, Settings};
-use super::shared::{Demand, Receipt};
+use super::shared::Demand;
 use super::tenants::Tenants;
 use crate::signal::Mono;
 
@@ -64,90 +63,6 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 const TIDY_ROUNDS: usize = 60;
 /// Nothing is remembered for longer after the last request: then there is nothing left to look at.
 const TIDY_FOR: Duration = Duration::from_mins(15);
-
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    Queued,
-    /// The keeper of the scope's state is asked.
-    Claiming,
-    Backoff {
-        until: Mono,
-    },
-    Upstream {
-        started: Mono,
-        held: Option<Held>,
-        sent: bool,
-    },
-    Streaming {
-        started: Mono,
-        held: Option<Held>,
-    },
-    /// The final answer is the caller's to read; nothing is held.
-    Answered,
-}
-
-/// What an attempt holds until it ends.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    reservation: Reservation,
-    /// The keeper's, where it was asked.
-    receipt: Option<Receipt>,
-}
-
-/// What a request asks for, as it arrived.
-#[derive(Clone, Copy, Debug)]
-struct Terms {
-    lane: Lane,
-    backfill: bool,
-    weight: f64,
-    guess: Demand,
-    repeatable: bool,
-    deferrable: bool,
-    deadline: Option<Mono>,
-}
-
-#[derive(Debug)]
-struct Request {
-    scope: usize,
-    original: Place,
-    tenant: TenantId,
-    terms: Terms,
-    arrived: Mono,
-    queued_since: Mono,
-    queued: Duration,
-    enforced: bool,
-    admitted: bool,
-    /// Tries, those included that found no connection.
-    attempts: u32,
-    /// Tries that reached the provider.
-    reached: u32,
-    phase: Phase,
-}
-
-impl Request {
-    /// How long it has waited in the queue so far.
-    fn waited(&self, now: Mono) -> Duration {
-        match self.phase {
-            Phase::Queued | Phase::Claiming => {
-                self.queued + now.saturating_since(self.queued_since)
-            }
-            _ => self.queued,
-        }
-    }
-}
-
-/// How a request came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
-    /// With a result.
-    Served,
-    /// With a refusal, ours or the provider's, or a fault.
-    Refused,
-    /// It was put off.
-    Deferred,
-    /// Its caller did not wait.
-    Gone,
-}
 
 /// The admission gate of one instance, all scopes.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use super::*;
 use crate::admission::events::{Head, ScopeId};
 use crate::admission::keeping::Keeping;
 use crate::admission::pool::Pool;
+use crate::admission::queue::Lane;
 use crate::admission::shared::{Claim, Mirror, Outcome, Report, Verdict};
 use crate::admission::{Binding, Policy, WithoutStore};
 use crate::dialect::{Class, Meter, MeterReading};

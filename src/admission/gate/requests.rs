@@ -2,7 +2,6 @@
 //! in one lookup.
 
 use std::ops::{Index as At, IndexMut as AtMut};
-
 use std::time::Duration;
 
 use crate::admission::budget::Reservation;

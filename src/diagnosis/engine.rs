@@ -84,9 +84,7 @@ impl Diagnoser {
 
     /// Takes the next snapshot of the scope and says what it looks like now.
     pub fn step(&mut self, snapshot: &Snapshot, at: Mono) -> Verdict {
-        self.ring.push(Arc::new(complete(snapshot)), at);
-        self.facts.evidence = self.watch.step(&self.ring, at);
-        conclude(&self.library, &self.facts, self.ring.newest())
+        self.step_with(snapshot, None, at)
     }
 
     /// The same, knowing how many instances the numbers come from: a count that changes voids what
@@ -97,10 +95,17 @@ impl Diagnoser {
         instances: Option<&InstanceCount<'_>>,
         at: Mono,
     ) -> Verdict {
+        self.see(snapshot, instances, at);
+        conclude(&self.library, &self.facts, self.ring.newest())
+    }
+
+    /// The same without a verdict: for what leads up to a moment that is to be judged.
+    pub fn see(&mut self, snapshot: &Snapshot, instances: Option<&InstanceCount<'_>>, at: Mono) {
         if let Some(told) = instances {
             self.ring.instances(&snapshot.scope, told, at);
         }
-        self.step(snapshot, at)
+        self.ring.push(Arc::new(complete(snapshot)), at);
+        self.facts.evidence = self.watch.step(&self.ring, at);
     }
 
     /// The evidence as of the last step.

@@ -46,6 +46,14 @@ impl Diagnoses {
         (verdicts, changes)
     }
 
+    /// Takes an observation in without judging it: for what leads up to a moment that is.
+    pub fn see(&mut self, observation: &Observation) {
+        for snapshot in &observation.scopes {
+            let told = instances(observation, snapshot);
+            self.of(&snapshot.scope).see(snapshot, told.as_ref(), observation.at);
+        }
+    }
+
     /// The diagnosis of one scope, a new one where there is none.
     ///
     /// # Panics

@@ -21,6 +21,8 @@ use super::names::metric_of;
 
 /// Instances of one source.
 const INSTANCES_MAX: usize = 10_000;
+/// Numbers that the series of one recording have at a time, all instances together.
+const NUMBERS_MAX: usize = 4 * SERIES_MAX;
 /// A first page comes in two parts, this far apart: what had left before, then what was there.
 const BEFORE: Duration = Duration::from_nanos(1);
 
@@ -39,6 +41,8 @@ pub struct Heard {
 #[derive(Debug)]
 pub struct Decoder {
     sources: Vec<Source>,
+    /// Series that may still be given a number.
+    room: usize,
 }
 
 #[derive(Debug)]
@@ -52,19 +56,23 @@ struct Source {
 
 #[derive(Debug, Default)]
 struct Member {
-    series: BTreeMap<u32, Series>,
+    /// By number; a number that was not given has no name and is not there.
+    series: Vec<Series>,
+    /// Numbers of the series that mean something to whoever is told, in order.
+    told: BTreeSet<u32>,
     newest: Option<ScrapeLine>,
     failed: Option<Heard>,
     /// Whoever is told has had a page of it.
     is_told: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Series {
     /// Empty where the series means nothing to whoever is told.
     name: Box<str>,
     value: f64,
     is_there: bool,
+    has_number: bool,
 }
 
 impl Decoder {
@@ -76,7 +84,7 @@ impl Decoder {
             answered: Vec::new(),
             members: BTreeMap::new(),
         };
-        Self { sources: adapters.into_iter().map(source).collect() }
+        Self { sources: adapters.into_iter().map(source).collect(), room: NUMBERS_MAX }
     }
 
     /// Takes the next line; what was heard goes to `told`, unless nobody wants it.
@@ -104,7 +112,10 @@ impl Decoder {
                 source.discovery.push(one.clone());
                 heard.push(one);
             }
-            Line::Series(line) => self.member(line.s, &line.i)?.name(line)?,
+            Line::Series(line) => {
+                let room = self.room;
+                self.room = self.member(line.s, &line.i)?.name(line, room)?;
+            }
             Line::Scrape(line) => {
                 let wants = told.is_some();
                 let member = self.member(line.s, &line.i)?.0;
@@ -175,18 +186,30 @@ impl Decoder {
 struct Naming<'a>(&'a mut Member, &'a BTreeSet<String>);
 
 impl Naming<'_> {
-    fn name(self, line: SeriesLine) -> Result<(), String> {
+    /// Says how much room is left.
+    fn name(self, line: SeriesLine, mut room: usize) -> Result<usize, String> {
         let Self(member, wanted) = self;
         if line.n.len() != line.names.len() {
             return Err("as many names as numbers are expected".to_owned());
         }
         for (number, name) in numbers(&line.n).zip(line.names) {
             let number = within(number)?;
+            let place = index(number);
+            if place >= member.series.len() {
+                let more = place + 1 - member.series.len();
+                room = room.checked_sub(more).ok_or("more series than any recording has")?;
+                member.series.resize(place + 1, Series::default());
+            }
             let is_wanted = wanted.contains(metric_of(&name));
             let name = if is_wanted { name.into_boxed_str() } else { Box::default() };
-            member.series.insert(number, Series { name, value: 0.0, is_there: false });
+            if is_wanted {
+                member.told.insert(number);
+            } else {
+                member.told.remove(&number);
+            }
+            member.series[place] = Series { name, has_number: true, ..Series::default() };
         }
-        Ok(())
+        Ok(room)
     }
 }
 
@@ -197,7 +220,7 @@ impl Member {
         }
         for (number, cell) in numbers(&line.n).zip(&line.v) {
             let number = within(number)?;
-            let one = self.series.get_mut(&number).ok_or_else(|| unnamed(number))?;
+            let one = self.numbered(number)?;
             #[expect(clippy::cast_precision_loss, reason = "what is written fits exactly")]
             match cell {
                 Cell::More(more) => one.value += *more as f64,
@@ -208,18 +231,27 @@ impl Member {
         }
         for number in numbers(&line.gone) {
             let number = within(number)?;
-            self.series.get_mut(&number).ok_or_else(|| unnamed(number))?.is_there = false;
+            self.numbered(number)?.is_there = false;
         }
         self.failed = None;
         self.newest = Some(ScrapeLine { n: Vec::new(), v: Vec::new(), gone: Vec::new(), ..line });
         Ok(())
     }
 
+    fn numbered(&mut self, number: u32) -> Result<&mut Series, String> {
+        let one = self.series.get_mut(index(number)).filter(|one| one.has_number);
+        one.ok_or_else(|| format!("series {number} has no name"))
+    }
+
+    fn told(&self) -> impl Iterator<Item = &Series> {
+        self.told.iter().map(|number| &self.series[index(*number)])
+    }
+
     /// The newest page as it is told. Before the first comes what had left by then, so that a series
     /// which returns is not taken for a new one.
     fn pages(&mut self) -> Vec<Heard> {
         let Some(newest) = &self.newest else { return Vec::new() };
-        let had_left = self.series.values().any(|one| !one.is_there && !one.name.is_empty());
+        let had_left = self.told().any(|one| !one.is_there);
         let heard = |body: String, at: Mono| Heard {
             source: newest.s,
             news: News::Polled {
@@ -248,7 +280,7 @@ impl Member {
 
     fn body(&self, is_on_it: impl Fn(&Series) -> bool) -> String {
         let mut body = String::new();
-        for one in self.series.values().filter(|one| !one.name.is_empty() && is_on_it(one)) {
+        for one in self.told().filter(|one| is_on_it(one)) {
             body.push_str(&one.name);
             // Writing to a string does not fail.
             let _ = match one.value {
@@ -268,8 +300,8 @@ fn within(number: Option<u32>) -> Result<u32, String> {
         .ok_or_else(|| format!("a series number beyond {most}"))
 }
 
-fn unnamed(number: u32) -> String {
-    format!("series {number} has no name")
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn failure(line: &FailedLine, news: News) -> Heard {

@@ -24,15 +24,18 @@ use super::frame::{FrameKind, from_nanoseconds};
 use super::line::{AlertsLine, Header, Line, SourceLine};
 use super::reader::{Entry, EventAt, Reader};
 
-/// How long before a moment everything is computed anew: what a predicate with `for 30s` needs, twice.
-pub const LEAD: Duration = Duration::from_mins(1);
+/// How long before a moment everything is computed anew: what a predicate with `for 30s` needs, and a
+/// window more.
+pub const LEAD: Duration = Duration::from_secs(40);
 /// How far back signals as they were shown are read: the hour that trends and `@1h` reach back.
 pub(super) const PAST: Duration = Duration::from_mins(62);
 /// How long predicates may ask that something holds; the past is walked through, and not only
 /// remembered, for as long.
 const HOLD_MAX: Duration = Duration::from_mins(11);
 /// A rate is taken over the scrapes that lie nearest to its window, which may be longer by this.
-const WINDOW_STRETCH: u32 = 2;
+const WINDOW_STRETCH: f64 = 1.5;
+/// Pictures of signals that are kept: what several jumps within some hours need.
+const PICTURES_MAX: usize = 1_000;
 
 /// What was known at one moment.
 #[derive(Clone, Debug)]
@@ -175,11 +178,12 @@ impl Replay {
             if look.0 < past_end {
                 continue;
             }
-            let moment = self.moment(look);
             if look.0 >= target {
-                return Ok(Arrival { moment, lead, past });
+                return Ok(Arrival { moment: self.moment(look), lead, past });
             }
-            extend(&mut lead, &moment.observation.scopes, look.0);
+            let observation = self.ledger.observation(look.0, look.1);
+            self.diagnoses.see(&observation);
+            extend(&mut lead, &observation.scopes, look.0);
         }
         Err(RecordingError::Empty { path: self.reader.path().to_owned() })
     }
@@ -269,7 +273,9 @@ impl Replay {
             .filter(|(_, entry)| entry.head.to >= begin && entry.head.to < end)
             .map(|(place, _)| place)
             .collect();
-        self.shown.retain(|place, _| wanted.contains(place));
+        if self.shown.len() > PICTURES_MAX {
+            self.shown.retain(|place, _| wanted.contains(place));
+        }
         let mut past = Trends::new();
         let mut walked = Vec::new();
         for place in wanted {
@@ -285,7 +291,7 @@ impl Replay {
         self.diagnoses.begin_earlier(&past);
         for (at, scopes) in walked {
             for snapshot in &*scopes {
-                self.diagnoses.of(&snapshot.scope).step(snapshot, at);
+                self.diagnoses.of(&snapshot.scope).see(snapshot, None, at);
             }
             extend(&mut past, &scopes, at);
         }
@@ -324,7 +330,7 @@ pub(super) fn start_before(entries: &[Entry], at: Mono) -> usize {
 pub(super) fn reach(sources: &[SourceFacts]) -> Duration {
     let of = |source: &SourceFacts| {
         let longest = source.adapter.spans().into_values().max().unwrap_or_default();
-        source.window().saturating_mul(WINDOW_STRETCH).max(longest).saturating_add(source.interval)
+        source.window().mul_f64(WINDOW_STRETCH).max(longest).saturating_add(source.interval)
     };
     sources.iter().map(of).max().unwrap_or(WINDOW)
 }

@@ -59,10 +59,10 @@ async fn start_both(duration: Duration) -> (SocketAddr, SocketAddr) {
     let provider = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let clients = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let addresses = (provider.local_addr().expect("bound"), clients.local_addr().expect("bound"));
-    let target = format!("http://{}", addresses.0).parse().expect("a URL");
+    let targets = vec![format!("http://{}", addresses.0).parse().expect("a URL")];
     let config = scenario.provider.clone();
     tokio::spawn(provider_http::serve(provider, config, 1, std::future::pending()));
-    let config = ClientsConfig { scenario, target, admin: None, seed: 1, duration };
+    let config = ClientsConfig { scenario, targets, admin: None, seed: 1, duration };
     tokio::spawn(clients_http::serve(clients, config, std::future::pending()));
     addresses
 }

@@ -20,9 +20,8 @@ use crate::diagnosis::{Library, Verdict, verdict_to_json};
 use crate::drill::compare;
 use crate::drill::live::{self, Control};
 use crate::drill::scenario::{Scenario, names};
-use crate::drill::stage::{Part, Stage};
+use crate::drill::stage::{Part, Stage, Staging};
 use crate::drill::{Report, TimedFlip, virtual_run};
-use crate::flag::{Token, WeirAdmin};
 use crate::incident::Journal;
 use crate::incident::recording::{RecordingThread, Tape, Told};
 use crate::runbook;
@@ -71,6 +70,10 @@ pub struct Args {
     /// Record everything that is heard into a new file, for `weir replay`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "compare"])]
     record: Option<PathBuf>,
+    /// A Redis for gateways that share a budget, an empty database of it best; without it the drill
+    /// starts one of its own
+    #[arg(long, value_name = "URL", env = "WEIR_DRILL_REDIS", hide_env_values = true)]
+    redis: Option<String>,
     /// Print the report as one JSON document
     #[arg(long)]
     json: bool,
@@ -108,7 +111,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let library = runbook::embedded();
     if let Some(file) = &args.gate.gate {
-        return drill_gate::run(&args.gate, file, &library, args.json);
+        let redis = args.redis.as_deref();
+        return drill_gate::run(&args.gate, file, &library, (args.json, redis));
     }
     if args.check.is_asked() {
         return drill_check::run(&args.check, &args.scenarios, args.seed, &library, args.json);
@@ -159,11 +163,14 @@ fn live(
     } else {
         super::log_to_file()
     };
+    let total = if args.headless { total } else { args.total.unwrap_or(SCREEN_RUN_MAX) };
+    let (program, seed, redis) = (&*program, args.seed, args.redis.as_deref());
+    let staging = Staging { program, scenario, source, seed, total, redis };
     super::runtime()?.block_on(async {
         if args.headless {
-            let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
+            let stage = Stage::set(&staging).await?;
             out::note(format_args!("weir: {}", admin_words(&stage)));
-            let control = Control::new(reqwest_client()?, &stage);
+            let control = Control::new(reqwest_client()?, &stage)?;
             let recording = drill_record::start(args.record.as_deref(), &stage, None)?;
             let tape = recording.as_ref().map(RecordingThread::tape);
             let report = live::run(&stage, &control, library, total, &args.flips, tape).await;
@@ -175,16 +182,16 @@ fn live(
         if !std::io::stdout().is_terminal() {
             return Err(crate::tui::Error::NoTerminal.into());
         }
-        let total = args.total.unwrap_or(SCREEN_RUN_MAX);
-        let stage = Stage::set(&program, scenario, source, args.seed, total).await?;
+        let stage = Stage::set(&staging).await?;
         screen(stage, library, &args.flips, args.record.as_deref()).await
     })
 }
 
 /// How to reach the drill's admin API with `weir flag --url ... --token-file ...`.
 fn admin_words(stage: &Stage) -> String {
-    let (admin, file) = (stage.addresses().admin, stage.token_file());
-    format!("admin http://{admin}, token in {} (0600)", file.display())
+    let gateways = stage.addresses().gateways.iter();
+    let admins: Vec<_> = gateways.map(|at| format!("http://{}", at.admin)).collect();
+    format!("admin {}, token in {} (0600)", admins.join(" "), stage.token_file().display())
 }
 
 /// The usual journal, or one that goes with the drill; then why, in words.
@@ -213,18 +220,16 @@ async fn screen(
     flips: &[TimedFlip],
     record: Option<&Path>,
 ) -> Result<ExitCode> {
-    let control = Control::new(reqwest_client()?, &stage);
+    let control = Control::new(reqwest_client()?, &stage)?;
     let origin = Instant::now();
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
     let recording = drill_record::start(record, &stage, Some(notify.clone()))?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
-    let (poller, observations) = live::poll(stage.addresses(), origin, tape())?;
+    let (poller, observations) = live::poll(&control, origin, tape())?;
     let feeds = Feeds { observations, alerts: None, backfill: None, tape: tape() };
     let updates = board::diagnosed(feeds, Arc::clone(library));
-    let url = format!("http://{}", stage.addresses().admin);
-    let store = WeirAdmin::new(&url, Token::new(stage.token()))?;
     let (journal, substitute) = journal(&stage)?;
-    let port = board::Desk::new(Some(Arc::new(store)), Ok(journal), tape());
+    let port = board::Desk::new(Some(control.flags()), Ok(journal), tape());
     for words in substitute.into_iter().chain([admin_words(&stage)]) {
         say(&notify, words).await;
     }

@@ -20,9 +20,9 @@ pub struct Args {
     /// A shipped scenario's name, or a file.
     #[arg(long, value_name = "NAME|FILE")]
     scenario: String,
-    /// Scheme, host and port of the gate.
-    #[arg(long, value_name = "URL")]
-    target: http::Uri,
+    /// Scheme, host and port of a gate; requests go to one after the other.
+    #[arg(long = "target", value_name = "URL", required = true)]
+    targets: Vec<http::Uri>,
     /// Scheme, host and port of the gate's admin listener, for the flag of the cache.
     #[arg(long, value_name = "URL")]
     admin: Option<http::Uri>,
@@ -45,19 +45,20 @@ pub struct Args {
 /// # Errors
 /// The scenario is wrong or the address cannot be used.
 pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
-    ensure!(
-        is_loopback(&args.target),
-        "`--target {}` is not on this machine; clients send to a gate beside them",
-        args.target
-    );
+    for target in &args.targets {
+        ensure!(
+            is_loopback(target),
+            "`--target {target}` is not on this machine; clients send to a gate beside them"
+        );
+    }
     let scenario = Scenario::load(&args.scenario)?;
     let duration = match args.seconds {
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .wrap_err_with(|| format!("`--for {seconds}` is no time span"))?,
         None => scenario.duration,
     };
-    let (target, admin, seed) = (args.target, args.admin, args.seed);
-    let config = ClientsConfig { scenario, target, admin, seed, duration };
+    let (targets, admin, seed) = (args.targets, args.admin, args.seed);
+    let config = ClientsConfig { scenario, targets, admin, seed, duration };
     let listener = TcpListener::bind(args.listen)
         .await
         .wrap_err_with(|| format!("cannot listen on {}", args.listen))?;

@@ -10,7 +10,7 @@ use color_eyre::eyre::{Result, WrapErr as _, eyre};
 use super::out;
 use crate::diagnosis::Library;
 use crate::drill::live::{self, Control};
-use crate::drill::stage::Stage;
+use crate::drill::stage::{Stage, Staging};
 use crate::drill::surge::{self, Figures, GateFile, Gated, Judged, State};
 
 /// Exit code for a file that cannot be used.
@@ -45,7 +45,7 @@ pub fn run(
     args: &GateArgs,
     file: &Path,
     library: &Arc<Library>,
-    as_json: bool,
+    (as_json, redis): (bool, Option<&str>),
 ) -> Result<ExitCode> {
     let refuse = |error: &dyn std::error::Error| {
         out::note(format_args!("error: {}", chain(error)));
@@ -59,7 +59,7 @@ pub fn run(
         Ok(quality) => quality.unwrap_or_default(),
         Err(error) => return refuse(&error),
     };
-    let runs = if args.live { play_live(&gate, library)? } else { gate.play()? };
+    let runs = if args.live { play_live(&gate, library, redis)? } else { gate.play()? };
     let gated = gate.judge(&runs, &quality, !args.live);
     if let Some(junit) = &args.junit {
         std::fs::write(junit, surge::junit(&gated))
@@ -80,7 +80,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Plays every seed through processes, one after the other.
-fn play_live(gate: &GateFile, library: &Arc<Library>) -> Result<Vec<Figures>> {
+fn play_live(gate: &GateFile, library: &Arc<Library>, redis: Option<&str>) -> Result<Vec<Figures>> {
     let GateFile { scenario, source, total, seeds, .. } = gate;
     if scenario.upstream.is_some() {
         return Err(eyre!("a gate is played against the simulated provider; remove `[upstream]`"));
@@ -90,9 +90,11 @@ fn play_live(gate: &GateFile, library: &Arc<Library>) -> Result<Vec<Figures>> {
     super::runtime()?.block_on(async {
         let mut runs = Vec::new();
         for seed in seeds {
-            let stage = Stage::set(&program, scenario, source, *seed, *total).await?;
-            let control = Control::new(super::drill::reqwest_client()?, &stage);
-            let report = live::run(&stage, &control, library, *total, &[], None).await?;
+            let (program, seed, total) = (&*program, *seed, *total);
+            let staging = Staging { program, scenario, source, seed, total, redis };
+            let stage = Stage::set(&staging).await?;
+            let control = Control::new(super::drill::reqwest_client()?, &stage)?;
+            let report = live::run(&stage, &control, library, total, &[], None).await?;
             for remark in &report.remarks {
                 out::note(format_args!("weir: seed {seed}: {remark}"));
             }

@@ -11,7 +11,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -47,8 +47,9 @@ const FLAG_EVERY: Duration = Duration::from_secs(1);
 pub struct ClientsConfig {
     /// Callers, layers and application.
     pub scenario: Scenario,
-    /// The gate, or whatever they talk to: scheme and authority.
-    pub target: Uri,
+    /// The gates, or whatever they talk to, scheme and authority each; requests go to one after the
+    /// other, as a balancer would spread them.
+    pub targets: Vec<Uri>,
     /// The gate's admin listener, whose page says whether the application may use its cache; without
     /// it, it may.
     pub admin: Option<Uri>,
@@ -67,6 +68,8 @@ struct Clients {
     /// The names of the quota scopes, as callers have them.
     scopes: Vec<String>,
     http: HttpClient,
+    /// Requests that were given a target so far.
+    sent: AtomicUsize,
     counts: Mutex<Counts>,
     /// The drill's t = 0.
     zero: OnceLock<Instant>,
@@ -89,7 +92,7 @@ impl Clients {
     fn new(config: ClientsConfig) -> io::Result<Self> {
         let scenario = &config.scenario;
         let scopes: Vec<_> = scenario.scopes().into_iter().map(|scope| scope.name).collect();
-        wire::check_target(&config.target, scenario.upstream.as_ref())?;
+        wire::check_targets(&config.targets, scenario.upstream.as_ref())?;
         let counts = Counts {
             tallies: vec![Tally::default(); scopes.len()],
             app: App::new(&scenario.app, config.seed),
@@ -101,6 +104,7 @@ impl Clients {
             callers: scenario.all_callers(),
             scopes,
             http: http_client(),
+            sent: AtomicUsize::new(0),
             counts: Mutex::new(counts),
             zero: OnceLock::new(),
             may_cache: AtomicBool::new(true),
@@ -112,6 +116,12 @@ impl Clients {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The target of the next request.
+    fn next_target(&self) -> &Uri {
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        &self.config.targets[number % self.config.targets.len()]
     }
 
     /// Time since the start; the start itself before it.
@@ -153,7 +163,7 @@ impl Clients {
 /// Serves the callers' control and metrics on `listener` until `shutdown` ends.
 ///
 /// # Errors
-/// The target is no URL with scheme and authority, or the listener fails.
+/// There is no target, one is no URL with scheme and authority, or the listener fails.
 pub async fn serve(
     listener: TcpListener,
     config: ClientsConfig,

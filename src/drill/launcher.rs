@@ -87,7 +87,8 @@ impl Launcher {
     }
 }
 
-fn tail_of(path: &Path) -> String {
+/// The end of a log, for an error.
+pub(super) fn tail_of(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let tail = &text[text.len().saturating_sub(LOG_TAIL_BYTES)..];
     if tail.is_empty() {

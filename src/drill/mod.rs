@@ -7,6 +7,7 @@ pub mod checks;
 pub mod client_page;
 pub mod clients_http;
 pub mod compare;
+mod fleet;
 mod launcher;
 pub mod live;
 mod lost;

@@ -37,7 +37,8 @@ pub struct Totals {
 }
 
 impl From<&Tally> for Totals {
-    /// By the gate's own word, where nobody stands beside it.
+    /// By the gate's own word, where nobody stands beside it. Where there are several, an original may
+    /// be counted more than once.
     fn from(tally: &Tally) -> Self {
         Self {
             originals: tally.originals,

@@ -226,6 +226,14 @@ impl PhaseReport {
     }
 }
 
+/// How several gates are counted, where there are several.
+pub(super) fn side_by_side(instances: u32) -> Option<String> {
+    let words = format!(
+        "phases are sums over {instances} gates: an original that reached two of them counts twice"
+    );
+    (instances > 1).then_some(words)
+}
+
 /// Unknown, not zero, where there is nothing to divide by.
 #[expect(clippy::cast_precision_loss, reason = "counts of one drill")]
 pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {

@@ -1,33 +1,32 @@
-//! The stage of a live drill: provider, gateway and clients as processes on loopback ports.
+//! The stage of a live drill: provider, gateways and clients as processes on loopback ports.
 //!
+//! Gateways that share a budget have a store of their own, which is started with them.
 //! With an upstream the gateway forwards there and no provider is simulated. A process that dies can be
 //! started again on its ports, as an orchestrator would.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+mod gateway_toml;
+mod store;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::clients_http::model_of;
 use super::launcher::{Launcher, Running};
 use super::scenario::Scenario;
 use super::upstream::Upstream;
-use super::virtual_run::scopes_of;
-use crate::admission::FlagValue;
-use crate::sim::gate::GateFaults;
+use gateway_toml::Place;
+use store::SharedStore;
 
 /// Environment variable that hands the gateway its admin token.
 const TOKEN_VARIABLE: &str = "WEIR_DRILL_ADMIN_TOKEN";
 /// Name of the file with the admin token.
 const TOKEN_FILE: &str = "admin-token";
-/// Seconds that one attempt may take.
-const ATTEMPT_TIMEOUT_S: u32 = 60;
 
 /// Why the stage could not be set.
 #[derive(Debug, Error)]
@@ -50,6 +49,12 @@ pub enum StageError {
         /// The end of its log.
         log: String,
     },
+    /// Gateways are to share a budget, and there is nothing to share it in.
+    #[error(
+        "`gate.shared` needs a Redis, and there is no `redis-server` on PATH; install the package \
+         `redis-server` (`redis` on some systems), or name a running one with `--redis URL`"
+    )]
+    NoRedis,
     /// The provider's key is not in the environment.
     #[error("`upstream.key_env` names the environment variable `{variable}`, which is not set")]
     NoKey {
@@ -63,8 +68,8 @@ pub enum StageError {
 pub enum Part {
     /// The simulated provider.
     Provider,
-    /// The admission gateway.
-    Gateway,
+    /// One of the admission gateways, by its number from 0.
+    Gateway(usize),
     /// The layers above it.
     Clients,
 }
@@ -75,7 +80,7 @@ impl Part {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Provider => "provider",
-            Self::Gateway => "gateway",
+            Self::Gateway(_) => "gateway",
             Self::Clients => "clients",
         }
     }
@@ -86,10 +91,13 @@ struct Listening {
     listening: SocketAddr,
 }
 
-#[derive(Deserialize)]
-struct GatewayReady {
-    data: SocketAddr,
-    admin: SocketAddr,
+/// Where a gateway listens.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct GatewayAddress {
+    /// Its data plane.
+    pub data: SocketAddr,
+    /// Its admin plane.
+    pub admin: SocketAddr,
 }
 
 /// Where everything listens.
@@ -97,12 +105,35 @@ struct GatewayReady {
 pub struct Addresses {
     /// The simulated provider, unless the scenario names another.
     pub provider: Option<SocketAddr>,
-    /// The gateway's data plane.
-    pub data: SocketAddr,
-    /// The gateway's admin plane.
-    pub admin: SocketAddr,
+    /// The gateways, one at least.
+    pub gateways: Vec<GatewayAddress>,
     /// The clients' control and metrics.
     pub clients: SocketAddr,
+}
+
+impl Addresses {
+    /// The admin plane of the first gateway.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.gateways[0].admin
+    }
+}
+
+/// What is set on the stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Staging<'a> {
+    /// The program that the processes are.
+    pub program: &'a Path,
+    /// The incident.
+    pub scenario: &'a Scenario,
+    /// Its text, for the processes.
+    pub source: &'a str,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How long originals arrive.
+    pub total: Duration,
+    /// URL of a Redis for gateways that share a budget; without it the drill starts one of its own.
+    pub redis: Option<&'a str>,
 }
 
 /// The running processes. They end when this is dropped.
@@ -112,32 +143,31 @@ pub struct Stage {
     seed: u64,
     secrets: Secrets,
     addresses: Addresses,
-    gateway: Running,
+    gateways: Vec<Running>,
     provider: Option<Running>,
     clients: Running,
     scenario_file: String,
     total: Duration,
+    /// Ends when this is dropped, as the processes do.
+    _store: Option<SharedStore>,
 }
 
-/// What only the gateway is told, in its environment: the admin token, and a real provider's key.
+/// What only the gateways are told, in their environment: the admin token, a real provider's key, and
+/// where the shared store is.
 struct Secrets {
     token: String,
     key: Option<(String, String)>,
+    store_url: Option<String>,
 }
 
 impl Stage {
-    /// Starts the processes of `program`: the provider, unless the scenario names another, the gateway
-    /// and the clients. `source` is the scenario's text.
+    /// Starts the processes: the provider, unless the scenario names another, the gateways, with a
+    /// store where they share one, and the clients.
     ///
     /// # Errors
     /// [`StageError`] names the child and shows the end of its log.
-    pub async fn set(
-        program: &Path,
-        scenario: &Scenario,
-        source: &str,
-        seed: u64,
-        total: Duration,
-    ) -> Result<Self, StageError> {
+    pub async fn set(staging: &Staging<'_>) -> Result<Self, StageError> {
+        let Staging { program, scenario, source, seed, total, redis } = *staging;
         let key = provider_key(scenario.upstream.as_ref())?;
         let id = uuid::Uuid::new_v4().simple().to_string();
         let folder = std::env::temp_dir().join(format!("weir-drill-{id}"));
@@ -148,7 +178,13 @@ impl Stage {
         let path = scenario_file.display().to_string();
         let withheld = key.as_ref().map(|(variable, _)| variable.clone());
         let launcher = Launcher { program: program.to_owned(), folder, withheld };
-        let secrets = Secrets { token: uuid::Uuid::new_v4().simple().to_string(), key };
+        let store = if scenario.gate.shared {
+            Some(SharedStore::open(redis, &launcher.folder).await?)
+        } else {
+            None
+        };
+        let store_url = store.as_ref().map(|store| store.url.clone());
+        let secrets = Secrets { token: uuid::Uuid::new_v4().simple().to_string(), key, store_url };
         write_token(&launcher.folder.join(TOKEN_FILE), &secrets.token)?;
 
         let simulated = match &scenario.upstream {
@@ -157,28 +193,30 @@ impl Stage {
         };
         let provider = simulated.as_ref().map(|(_, address)| *address);
         let any = any_port();
-        write_config(&launcher, scenario, seed, provider, (any, any))?;
-        let (gateway, bound) = launch_gateway(&launcher, &secrets).await?;
-        // On a restart the same ports, so that nobody has to be told.
-        write_config(&launcher, scenario, seed, provider, (bound.data, bound.admin))?;
+        let (mut gateways, mut bound) = (Vec::new(), Vec::new());
+        for number in 0..scenario.gate.instances {
+            let anywhere = GatewayAddress { data: any, admin: any };
+            write_config(&launcher, scenario, seed, provider, (number, anywhere))?;
+            let (gateway, at) = launch_gateway(&launcher, &secrets, number).await?;
+            // On a restart the same ports, so that nobody has to be told.
+            write_config(&launcher, scenario, seed, provider, (number, at))?;
+            gateways.push(gateway);
+            bound.push(at);
+        }
         let (clients, clients_address) =
-            launch_clients(&launcher, &path, [bound.data, bound.admin, any], seed, total).await?;
+            launch_clients(&launcher, &path, (&bound, any), seed, total).await?;
         Ok(Self {
             launcher,
             scenario: scenario.clone(),
             seed,
             secrets,
-            addresses: Addresses {
-                provider,
-                data: bound.data,
-                admin: bound.admin,
-                clients: clients_address,
-            },
-            gateway,
+            addresses: Addresses { provider, gateways: bound, clients: clients_address },
+            gateways,
             provider: simulated.map(|(provider, _)| provider),
             clients,
             scenario_file: path,
             total,
+            _store: store,
         })
     }
 
@@ -226,9 +264,10 @@ impl Stage {
                 None => std::future::pending().await,
             }
         };
+        let gateways = self.gateways.iter_mut().map(|gateway| Box::pin(gateway.child.wait()));
         let (part, ended) = tokio::select! {
             ended = provider => (Part::Provider, ended),
-            ended = self.gateway.child.wait() => (Part::Gateway, ended),
+            (ended, number, _) = select_all(gateways) => (Part::Gateway(number), ended),
             ended = self.clients.child.wait() => (Part::Clients, ended),
         };
         (part, ended.map_or_else(|error| error.to_string(), |status| status.to_string()))
@@ -239,19 +278,21 @@ impl Stage {
     /// # Errors
     /// [`StageError`] shows the end of its log.
     pub async fn restart(&mut self, part: Part) -> Result<(), StageError> {
-        let Addresses { provider, data, admin, clients } = self.addresses;
-        match (part, provider) {
+        let Addresses { provider, gateways, clients } = &self.addresses;
+        match (part, *provider) {
             (Part::Provider, Some(listen)) => {
                 let file = &self.scenario_file;
                 let again = launch_provider(&self.launcher, file, listen, self.seed).await?;
                 self.provider = Some(again.0);
             }
             (Part::Provider, None) => {}
-            (Part::Gateway, _) => {
-                self.gateway = launch_gateway(&self.launcher, &self.secrets).await?.0;
+            (Part::Gateway(place), _) => {
+                let number = u32::try_from(place).expect("there are 16 at most");
+                let again = launch_gateway(&self.launcher, &self.secrets, number).await?;
+                self.gateways[place] = again.0;
             }
             (Part::Clients, _) => {
-                let at = [data, admin, clients];
+                let at = (&gateways[..], *clients);
                 let file = &self.scenario_file;
                 self.clients =
                     launch_clients(&self.launcher, file, at, self.seed, self.total).await?.0;
@@ -301,9 +342,11 @@ async fn launch_provider(
 async fn launch_gateway(
     launcher: &Launcher,
     secrets: &Secrets,
-) -> Result<(Running, GatewayReady), StageError> {
-    let config = gateway_toml(launcher).display().to_string();
+    number: u32,
+) -> Result<(Running, GatewayAddress), StageError> {
+    let config = gateway_file(launcher, number).display().to_string();
     let mut environment = vec![(TOKEN_VARIABLE, secrets.token.as_str())];
+    environment.extend(secrets.store_url.as_deref().map(|url| (store::URL_VARIABLE, url)));
     environment.extend(secrets.key.as_ref().map(|(variable, key)| (&**variable, &**key)));
     launcher.spawn("gateway", &["gateway", "-c", &config], &environment).await
 }
@@ -311,34 +354,24 @@ async fn launch_gateway(
 async fn launch_clients(
     launcher: &Launcher,
     scenario_file: &str,
-    [data, admin, listen]: [SocketAddr; 3],
+    (gateways, listen): (&[GatewayAddress], SocketAddr),
     seed: u64,
     total: Duration,
 ) -> Result<(Running, SocketAddr), StageError> {
-    let (target, admin) = (format!("http://{data}"), format!("http://{admin}"));
+    let targets: Vec<_> = gateways.iter().map(|at| format!("http://{}", at.data)).collect();
+    // A flip goes to all of them, so one is enough to ask.
+    let admin = format!("http://{}", gateways[0].admin);
     let listen = listen.to_string();
     let (seed, span) = (seed.to_string(), total.as_secs_f64().to_string());
-    let arguments = [
-        "drill-clients",
-        "--scenario",
-        scenario_file,
-        "--target",
-        &target,
-        "--admin",
-        &admin,
-        "--seed",
-        &seed,
-        "--for",
-        &span,
-        "--listen",
-        &listen,
-    ];
+    let mut arguments = vec!["drill-clients", "--scenario", scenario_file, "--admin", &admin];
+    arguments.extend(targets.iter().flat_map(|target| ["--target", target]));
+    arguments.extend(["--seed", &seed, "--for", &span, "--listen", &listen]);
     let (clients, ready) = launcher.spawn::<Listening>("clients", &arguments, &[]).await?;
     Ok((clients, ready.listening))
 }
 
-fn gateway_toml(launcher: &Launcher) -> PathBuf {
-    launcher.folder.join("weir.toml")
+fn gateway_file(launcher: &Launcher, number: u32) -> PathBuf {
+    launcher.folder.join(format!("gateway-{number}.toml"))
 }
 
 fn write_config(
@@ -346,10 +379,11 @@ fn write_config(
     scenario: &Scenario,
     seed: u64,
     provider: Option<SocketAddr>,
-    listen: (SocketAddr, SocketAddr),
+    (number, listen): (u32, GatewayAddress),
 ) -> Result<(), StageError> {
-    let path = gateway_toml(launcher);
-    let text = gateway_config(scenario, seed, provider, listen, &launcher.folder);
+    let path = gateway_file(launcher, number);
+    let place = Place { number, listen, folder: &launcher.folder };
+    let text = gateway_toml::write(scenario, seed, provider, &place);
     std::fs::write(&path, text).map_err(|error| file(&path, error))
 }
 
@@ -362,119 +396,4 @@ fn write_token(path: &Path, token: &str) -> Result<(), StageError> {
 
 fn file(path: &Path, error: std::io::Error) -> StageError {
     StageError::File { path: path.to_owned(), error }
-}
-
-/// `provider` is the simulated one; without it, the scenario's upstream is meant.
-fn gateway_config(
-    scenario: &Scenario,
-    seed: u64,
-    provider: Option<SocketAddr>,
-    (data, admin): (SocketAddr, SocketAddr),
-    folder: &Path,
-) -> String {
-    let quoted = |text: String| toml::Value::String(text).to_string();
-    let upstream = scenario.upstream.as_ref();
-    let url = provider.map(|address| format!("http://{address}"));
-    let url = url.or_else(|| upstream.map(|upstream| upstream.url.clone())).unwrap_or_default();
-    let mut text = String::new();
-    for (place, scope) in scopes_of(scenario).iter().enumerate() {
-        let name = upstream.map_or_else(
-            || scope.name.to_string(),
-            |upstream| format!("{}/drill/{}", upstream.host(), upstream.model),
-        );
-        let _ = writeln!(text, "[[scope]]\nname = {}", quoted(name));
-        // The first takes every model that no other names.
-        if let Some(further) = place.checked_sub(1).and_then(|i| scenario.providers.get(i)) {
-            let _ = writeln!(text, "models = [{}]", quoted(model_of(place, &further.name)));
-        }
-        if provider.is_some() {
-            // The simulated provider's way of counting is known; a stranger's is not.
-            text.push_str("semantics = \"token-bucket\"\n");
-        }
-        let limits =
-            [("rpm", scope.rpm), ("tpm", scope.tpm), ("rpd", scope.rpd), ("tpd", scope.tpd)];
-        for (key, limit) in limits {
-            if let Some(limit) = limit {
-                let _ = writeln!(text, "{key} = {limit:?}");
-            }
-        }
-        if let Some(most) = scope.concurrency {
-            let _ = writeln!(text, "concurrency = {most}");
-        }
-        let most = scenario.max_attempts_configured;
-        let _ = writeln!(text, "max_attempts_configured = {most}\n");
-    }
-    let _ = write!(
-        text,
-        "[gateway]\ninstance = \"drill-gw\"\nlisten = \"{data}\"\n\
-         admin_listen = \"{admin}\"\nupstream = {}\n\
-         admin_token_env = \"{TOKEN_VARIABLE}\"\nattempt_timeout_s = {ATTEMPT_TIMEOUT_S}\n\
-         state_file = {:?}\nseed = {}\n",
-        quoted(url),
-        folder.join("overrides.json").display().to_string(),
-        // TOML integers are signed.
-        seed & (u64::MAX >> 1),
-    );
-    if !scenario.gate.faults.is_none() {
-        text.push_str("drill = true\n");
-    }
-    if let Some(variable) = upstream.and_then(|upstream| upstream.key_env.clone()) {
-        let _ = writeln!(text, "upstream_key_env = {}", quoted(variable));
-    }
-    text.push_str("\n[gateway.flags]\n");
-    for (key, value) in &scenario.flags {
-        let value = match value {
-            FlagValue::Word(word) => format!("{word:?}"),
-            other => other.to_string(),
-        };
-        let _ = writeln!(text, "{key:?} = {value}");
-    }
-    text + &faults_table(&scenario.gate.faults)
-}
-
-/// `[gateway.faults]`; nothing where nothing is wrong.
-fn faults_table(faults: &GateFaults) -> String {
-    if faults.is_none() {
-        return String::new();
-    }
-    let table = BTreeMap::from([("gateway", BTreeMap::from([("faults", faults)]))]);
-    let table = toml::to_string(&table).expect("numbers, words and tables are TOML");
-    format!("\n{table}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gateway::{GatewayConfig, ScopeEntry};
-
-    #[derive(Deserialize)]
-    struct Written {
-        gateway: GatewayConfig,
-        scope: Vec<ScopeEntry>,
-    }
-
-    fn written(gate: &str) -> Written {
-        let source = Scenario::source("launch-0900").expect("it ships");
-        let scenario = Scenario::parse("mine.toml", &format!("{source}\n{gate}")).expect("right");
-        let any = any_port();
-        let text = gateway_config(&scenario, 1, Some(any), (any, any), Path::new("/nowhere"));
-        toml::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
-    }
-
-    #[test]
-    fn the_gateway_is_told_what_it_believes_and_what_is_wrong_with_it() {
-        let sound = written("");
-        assert!(!sound.gateway.drill && sound.gateway.faults.is_none());
-        assert_eq!((sound.scope[0].rpm, sound.scope[0].concurrency), (Some(6_000.0), None));
-        let ill = written(
-            "[gate]\ntpm = 60_000\nconcurrency = 8\n[gate.faults]\nheaders = false\n\
-             leak = { ratio = 0.25, from_s = 10 }\nbreaker = { held = 'half-open', to_s = 60 }\n\
-             store = { latency_ms = 80 }\nstall = { ms = 5 }",
-        );
-        assert_eq!((ill.scope[0].tpm, ill.scope[0].concurrency), (Some(60_000.0), Some(8)));
-        assert!(ill.gateway.drill);
-        let words = ["headers", "leak", "breaker", "store", "stall"];
-        assert_eq!(ill.gateway.faults.words(), words);
-        assert_eq!(ill.gateway.faults.leak.map(|leak| leak.from_s), Some(10.0));
-    }
 }

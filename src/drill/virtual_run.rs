@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::observed::{Count, Observed};
 use super::phases::{Phase, TimedFlip, phases};
-use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest};
+use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest, side_by_side};
 use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library, Verdict};
@@ -223,7 +223,7 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
             flags: set,
             ledger: Some(ledger),
             virtual_clock: true,
-            remarks: Vec::new(),
+            remarks: side_by_side(scenario.gate.instances).into_iter().collect(),
         })
     }
 

@@ -98,4 +98,63 @@ impl Tally {
         tally.latency_offered = offered.buckets.to_vec();
         tally
     }
+
+    /// The totals of processes that stand side by side, together, as [`Self::of_all`] has those of
+    /// gates. Marks count only where all have made one.
+    #[must_use]
+    pub fn together(parts: &[Self]) -> Self {
+        let mut sum = Self { originals_attempted: parts.first().map(|_| 0), ..Self::default() };
+        for part in parts {
+            sum.at_s = sum.at_s.max(part.at_s);
+            sum.originals += part.originals;
+            sum.originals_served += part.originals_served;
+            sum.offered += part.offered;
+            sum.admitted += part.admitted;
+            sum.shed += part.shed;
+            sum.expired += part.expired;
+            sum.cancelled += part.cancelled;
+            sum.completed += part.completed;
+            sum.attempts += part.attempts;
+            sum.provider_429 += part.provider_429;
+            sum.tokens_sent += part.tokens_sent;
+            let marks = sum.originals_attempted.zip(part.originals_attempted);
+            sum.originals_attempted = marks.map(|(all, one)| all + one);
+            sum.queue_oldest_age_s = sum.queue_oldest_age_s.max(part.queue_oldest_age_s);
+            sum.open += part.open;
+            add_buckets(&mut sum.latency_admitted, &part.latency_admitted);
+            add_buckets(&mut sum.latency_offered, &part.latency_offered);
+        }
+        sum
+    }
+}
+
+fn add_buckets(sum: &mut Vec<u64>, part: &[u64]) {
+    sum.resize(sum.len().max(part.len()), 0);
+    for (sum, part) in sum.iter_mut().zip(part) {
+        *sum += part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_side_by_side_adds_up() {
+        let one = Tally {
+            attempts: 3,
+            queue_oldest_age_s: 2.0,
+            originals_attempted: Some(2),
+            latency_offered: vec![1, 2],
+            ..Tally::default()
+        };
+        let other = Tally { attempts: 4, queue_oldest_age_s: 1.0, ..one.clone() };
+        let sum = Tally::together(&[one.clone(), other]);
+        assert_eq!((sum.attempts, sum.originals_attempted), (7, Some(4)));
+        assert_eq!(sum.latency_offered, [2, 4]);
+        assert!((sum.queue_oldest_age_s - 2.0).abs() < f64::EPSILON, "the oldest of all");
+        let unmarked = Tally { originals_attempted: None, ..one.clone() };
+        assert_eq!(Tally::together(&[one.clone(), unmarked]).originals_attempted, None);
+        assert_eq!(Tally::together(std::slice::from_ref(&one)), one, "one alone is itself");
+    }
 }

@@ -159,7 +159,8 @@ impl Poller {
         Self::begin(config, fetch, observations, None)
     }
 
-    fn begin<F, R>(
+    /// The same, with somebody who is told everything that is heard.
+    pub(crate) fn begin<F, R>(
         config: PollConfig,
         fetch: F,
         observations: watch::Sender<Option<Arc<Observation>>>,

@@ -43,7 +43,7 @@ pub struct GateConfig {
     pub tpd: Option<f64>,
     /// Calls open at a time; not limited unless said.
     pub concurrency: Option<u32>,
-    /// How many instances stand side by side, on the virtual clock.
+    /// How many instances stand side by side; requests go to one after the other.
     pub instances: u32,
     /// Whether they share one budget. Where they do not, each believes the whole limit its own.
     pub shared: bool,

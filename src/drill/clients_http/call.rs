@@ -156,7 +156,8 @@ impl Open<'_> {
         let model = to.map(|scope| model_of(scope, &self.clients.scopes[scope]));
         let reservation = self.permit(place, to.unwrap_or(self.scope))?;
         let in_flight = InFlight { open: self, is_answered: false };
-        let request = self.original.request(place.mark, model.as_deref(), self.clients.now());
+        let (target, now) = (self.clients.next_target(), self.clients.now());
+        let request = self.original.request(target, place.mark, model.as_deref(), now);
         let patience = self.layers.request_timeout().unwrap_or(REQUEST_TIMEOUT_MAX);
         let answer =
             timeout(patience.min(REQUEST_TIMEOUT_MAX), exchange(&self.clients.http, request));

@@ -48,9 +48,13 @@ pub fn model_of(scope: usize, name: &str) -> String {
     if scope == 0 { FIRST_MODEL.to_owned() } else { format!("sim-{name}") }
 }
 
-/// Refuses a target that no request can be sent to.
-pub(super) fn check_target(target: &Uri, upstream: Option<&Upstream>) -> io::Result<()> {
-    endpoint(target, upstream.map_or(EMBEDDINGS_PATH, |upstream| &upstream.path)).map(drop)
+/// Refuses targets that no request can be sent to, and none at all.
+pub(super) fn check_targets(targets: &[Uri], upstream: Option<&Upstream>) -> io::Result<()> {
+    if targets.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no target"));
+    }
+    let path = upstream.map_or(EMBEDDINGS_PATH, |upstream| &upstream.path);
+    targets.iter().try_for_each(|target| endpoint(target, path).map(drop))
 }
 
 fn endpoint(target: &Uri, path: &str) -> io::Result<Uri> {
@@ -69,7 +73,7 @@ pub(super) struct Original {
     body: Bytes,
     name: String,
     arrival: Arrival,
-    endpoint: Uri,
+    path: String,
     authorization: HeaderValue,
     lane: Option<&'static str>,
     /// What a provider may charge for it.
@@ -108,8 +112,7 @@ impl Original {
             body: body(&name, arrival, &model),
             name,
             arrival: *arrival,
-            endpoint: endpoint(&clients.config.target, path)
-                .expect("the target was checked, and the paths are legal"),
+            path: path.to_owned(),
             authorization: HeaderValue::from_str(&key)
                 .unwrap_or_else(|_| HeaderValue::from_static("Bearer sk-drill")),
             lane: match (arrival.lane, config.backfill) {
@@ -124,6 +127,7 @@ impl Original {
     /// `model`: another than the call's own, where a fallback chose one.
     pub(super) fn request(
         &self,
+        target: &Uri,
         mark: Mark,
         model: Option<&str>,
         now: Mono,
@@ -132,7 +136,8 @@ impl Original {
         let body = body.unwrap_or_else(|| self.body.clone());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = self.endpoint.clone();
+        *request.uri_mut() = endpoint(target, &self.path)
+            .expect("the targets were checked, and the paths are legal");
         let headers = request.headers_mut();
         headers.insert(header::AUTHORIZATION, self.authorization.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

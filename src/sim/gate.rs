@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Binding, Mirror, ScopeConfig, SharedBreaker, Verdict};
+use crate::admission::{Binding, Mirror, Rules, ScopeConfig, SharedBreaker, Verdict};
 use crate::signal::Mono;
 use crate::sim::config::{ConfigError, within};
 
@@ -286,10 +286,13 @@ impl GateFaults {
         leak.map_or(0.0, |leak| leak.ratio)
     }
 
-    /// The state that the breaker is held in now, and for how long still.
+    /// The state that the breaker is held in now, and for how long still; without a breaker, none.
     #[must_use]
-    pub fn held_breaker(&self, now: Mono) -> Option<(HeldBreaker, Duration)> {
+    pub fn held_breaker(&self, rules: &Rules, now: Mono) -> Option<(HeldBreaker, Duration)> {
         let fault = self.breaker.filter(|fault| is_within(fault.from_s, fault.to_s, now))?;
+        if !rules.breaker {
+            return None;
+        }
         let end = Mono::from_secs_f64(fault.to_s.unwrap_or(AT_S_MAX));
         Some((fault.held, end.saturating_since(now)))
     }
@@ -376,8 +379,17 @@ mod tests {
         let leaks = [1.9, 2.0, 3.9, 4.0].map(|seconds| faults.leak_ratio(at(seconds)) > 0.0);
         assert_eq!(leaks, [false, true, true, false]);
         assert_eq!(faults.stall_now(at(1_000.0)), Duration::from_millis(10));
-        assert_eq!(faults.held_breaker(at(0.5)), None);
-        assert_eq!(faults.held_breaker(at(2.0)), Some((HeldBreaker::Open, Duration::from_secs(3))));
+        let rules = Rules {
+            breaker: true,
+            faults_in_row: 5,
+            adaptive: true,
+            lease: Duration::from_secs(9),
+        };
+        let held = Some((HeldBreaker::Open, Duration::from_secs(3)));
+        assert_eq!(faults.held_breaker(&rules, at(0.5)), None);
+        assert_eq!(faults.held_breaker(&rules, at(2.0)), held);
+        let without = Rules { breaker: false, ..rules };
+        assert_eq!(faults.held_breaker(&without, at(2.0)), None, "it is switched off");
         assert!(faults.need_store() && !faults.is_none() && GateFaults::default().is_none());
         assert_eq!(faults.words(), ["leak", "breaker", "stall"]);
     }

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::{Keeper, KeeperError};
-use crate::admission::{Claim, Mirror, Report, Verdict};
+use crate::admission::{Claim, Mirror, Report, Rules, Verdict};
 use crate::signal::Mono;
 use crate::sim::gate::GateFaults;
 
@@ -65,8 +65,8 @@ impl FaultyKeeper {
         answer
     }
 
-    fn hold(&self, mirror: Mirror) -> Mirror {
-        match self.faults.held_breaker(self.now()) {
+    fn hold(&self, mirror: Mirror, rules: &Rules) -> Mirror {
+        match self.faults.held_breaker(rules, self.now()) {
             None => mirror,
             Some((held, left)) => held.in_mirror(mirror, left),
         }
@@ -81,9 +81,9 @@ impl Keeper for FaultyKeeper {
     ) -> BoxFuture<'a, Result<(Verdict, Mirror), KeeperError>> {
         async move {
             let (verdict, mirror) = self.pass(self.inner.claim(scope, claim)).await?;
-            let is_held = self.faults.held_breaker(self.now()).is_some();
+            let is_held = self.faults.held_breaker(&claim.rules, self.now()).is_some();
             let verdict = if is_held { crate::sim::gate::HELD_VERDICT } else { verdict };
-            Ok((verdict, self.hold(mirror)))
+            Ok((verdict, self.hold(mirror, &claim.rules)))
         }
         .boxed()
     }
@@ -93,15 +93,18 @@ impl Keeper for FaultyKeeper {
         scope: &'a str,
         report: &'a Report,
     ) -> BoxFuture<'a, Result<Mirror, KeeperError>> {
-        async move { self.pass(self.inner.report(scope, report)).await.map(|m| self.hold(m)) }
-            .boxed()
+        async move {
+            let mirror = self.pass(self.inner.report(scope, report)).await?;
+            Ok(self.hold(mirror, &report.rules))
+        }
+        .boxed()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{Binding, Demand, Rules, SharedBreaker};
+    use crate::admission::{Binding, Demand, SharedBreaker};
     use crate::gateway::store::MemoryKeeper;
 
     const LIMIT: Duration = Duration::from_millis(45);
@@ -113,13 +116,20 @@ mod tests {
     }
 
     async fn ask(keeper: &FaultyKeeper) -> Result<(Verdict, Mirror), KeeperError> {
+        ask_with(keeper, true).await
+    }
+
+    async fn ask_with(
+        keeper: &FaultyKeeper,
+        breaker: bool,
+    ) -> Result<(Verdict, Mirror), KeeperError> {
         let lease = Duration::from_mins(1);
         let claim = Claim {
             demand: Demand::default(),
             limits: Vec::new(),
             in_flight: 0,
             in_flight_max: None,
-            rules: Rules { breaker: true, faults_in_row: 5, adaptive: true, lease },
+            rules: Rules { breaker, faults_in_row: 5, adaptive: true, lease },
         };
         keeper.claim("scope", &claim).await
     }
@@ -136,8 +146,12 @@ mod tests {
         assert!(matches!(broken, KeeperError::Refused { .. }), "{broken}");
         let over = ask(&keeper("store = { error_ratio = 1, to_s = 0 }")).await;
         assert!(over.is_ok(), "the fault is over: {over:?}");
-        let (verdict, mirror) = ask(&keeper("breaker = { held = 'open' }")).await.expect("it says");
+        let held = keeper("breaker = { held = 'open' }");
+        let (verdict, mirror) = ask(&held).await.expect("it says");
         assert!(matches!(verdict, Verdict::Wait { why: Binding::Breaker, .. }), "{verdict:?}");
         assert!(matches!(mirror.breaker, SharedBreaker::Open { .. }), "{mirror:?}");
+        let (verdict, mirror) = ask_with(&held, false).await.expect("it says");
+        assert!(matches!(verdict, Verdict::Granted(_)), "without a breaker: {verdict:?}");
+        assert!(matches!(mirror.breaker, SharedBreaker::Closed), "{mirror:?}");
     }
 }

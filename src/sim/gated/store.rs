@@ -158,12 +158,12 @@ impl Store {
         let group = if self.pools.len() == 1 { 0 } else { instance };
         let pool = &mut self.pools[group][scope.0];
         let name = instance_name(instance);
-        let held = self.faults.held_breaker(now);
         let is_heard = matches!(fate, Fate::Answered);
         let reaches = !matches!(fate, Fate::Failed);
         match question {
             Question::Claim { attempt, claim } => {
                 let demand = claim.demand;
+                let held = self.faults.held_breaker(&claim.rules, now);
                 let answer = reaches.then(|| pool.claim(&name, &claim, now));
                 let answer = answer.filter(|_| is_heard).map(|(verdict, mirror)| match held {
                     None => (verdict, mirror),
@@ -172,6 +172,7 @@ impl Store {
                 Told::Verdict { attempt, demand, answer }
             }
             Question::Report(report) => {
+                let held = self.faults.held_breaker(&report.rules, now);
                 let mirror = reaches.then(|| pool.report(&name, &report, now));
                 Told::Mirror(mirror.filter(|_| is_heard).map(|mirror| match held {
                     None => mirror,

@@ -244,6 +244,17 @@ fn leaked_permits_fill_the_gauge_and_not_the_connections() {
 }
 
 #[test]
+fn who_waits_until_it_is_too_late_is_refused_by_the_gate() {
+    let flags = &[("admission.max_in_flight", "1"), ("queue.max_age_s", "1")];
+    let seen = Drill { flags, rate: 40.0, ..DRILL }.play();
+    let expired = number(&seen, "expired_rps");
+    assert!(expired > 1.0, "{expired}");
+    assert!(number(&seen, "gate_503_rps") >= expired);
+    let passed = number(&seen, "admitted_rps") + number(&seen, "gate_refused_rps");
+    assert!((0.9..1.1).contains(&(passed / number(&seen, "offered_rps"))), "{passed}");
+}
+
+#[test]
 fn a_gate_that_believes_too_little_or_estimates_too_much_refuses_while_there_is_room() {
     let believes = Drill { gate: "tpm = 60_000", ..DRILL }.play();
     let estimates =

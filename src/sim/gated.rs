@@ -33,7 +33,7 @@ use stall::Stalled;
 use store::{Store, Told};
 
 /// Bytes of a request's body per token: what the drill's clients send.
-const BODY_BYTES_PER_TOKEN: u64 = 6;
+pub const BODY_BYTES_PER_TOKEN: u64 = 6;
 
 #[derive(Debug)]
 struct Waiting {

@@ -29,6 +29,8 @@ const PAGE_LEN_MAX: usize = 8 * 1024 * 1024;
 /// Longest error whose code is looked for.
 const ERROR_LEN_MAX: usize = 64 * 1024;
 const PAGE_TIMEOUT: Duration = Duration::from_secs(1);
+/// One more token of a request.
+const WORD: &str = " words";
 
 pub(super) type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
@@ -168,7 +170,7 @@ impl Original {
 fn body(name: &str, arrival: &Arrival, model: &str) -> Bytes {
     let mut input = name.to_owned();
     for _ in 1..arrival.tokens.0 {
-        input.push_str(" w");
+        input.push_str(WORD);
     }
     let body = match (arrival.poisoned, arrival.output) {
         (true, Tokens(0)) => json!({ "model": model, "input": [], "user": name }),
@@ -239,4 +241,16 @@ fn code(body: &[u8]) -> Option<Code> {
     }
     let error: Value = serde_json::from_slice(body).ok()?;
     Code::read(error.pointer("/error/code")?.as_str()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::gated::BODY_BYTES_PER_TOKEN;
+
+    #[test]
+    fn a_body_grows_by_as_many_bytes_per_token_as_on_the_virtual_clock() {
+        assert_eq!(WORD.len() as u64, BODY_BYTES_PER_TOKEN);
+        assert_eq!(WORD.split_whitespace().count(), 1, "a word is a token");
+    }
 }

@@ -67,6 +67,12 @@ impl Lost {
         Ok(())
     }
 
+    /// When it can be read again.
+    #[must_use]
+    pub fn back_at(&self) -> Duration {
+        Duration::from_secs_f64(self.to_s)
+    }
+
     /// Whether `source` cannot be read at this instant of the run.
     #[must_use]
     pub fn covers(&self, source: Source, at: Duration) -> bool {

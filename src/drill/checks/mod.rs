@@ -33,6 +33,8 @@ const HARM_SETTLING: Duration = Duration::from_secs(10);
 const HARM_SPAN: Duration = Duration::from_secs(20);
 /// By this share of what it would have been a signal must be worse.
 const WORSE_BY: f64 = 0.1;
+/// What is said of a lost source is judged this long before it is back.
+const STILL_LOST: Duration = Duration::from_millis(1);
 /// Differences below this are none, for signals that would have been zero.
 const WORSE_BY_LEAST: f64 = 1e-9;
 
@@ -160,7 +162,7 @@ impl<'a> Check<'a> {
     fn run(&self) -> Result<Checked, FlagError> {
         let Scenario { expect, onset, .. } = self.scenario;
         let mut incident = Follower::new(&expect.evidence, self.paths(Ground::Incident), *onset);
-        let total = self.scenario.duration.max(self.flip_at + HARM_SETTLING + HARM_SPAN);
+        let total = self.length();
         let report = self.play(total, &[], true, &mut incident)?;
         let firsts = incident.courses().into_iter().map(|course| (course.first, course.last));
         let evidence = moments(&expect.evidence, firsts, *onset, expect.within);
@@ -174,6 +176,14 @@ impl<'a> Check<'a> {
             && harms.iter().flat_map(|harm| &harm.worse).all(|signal| signal.passed);
         let scenario = self.scenario.name.clone();
         Ok(Checked { scenario, seed: self.seed, passed, evidence, verdict, cures, harms })
+    }
+
+    /// How long the incident is played that nobody ends: as long as its harms are compared with it at
+    /// least, and no longer than a source is lost, because what is said then is what is judged.
+    fn length(&self) -> Duration {
+        let total = self.scenario.duration.max(self.flip_at + HARM_SETTLING + HARM_SPAN);
+        let lost = self.scenario.lost.map(|lost| lost.back_at().saturating_sub(STILL_LOST));
+        lost.map_or(total, |lost| total.min(lost))
     }
 
     /// Plays every cure; the run of the first one stays to be compared with.

@@ -48,6 +48,15 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "late-run-then-manual-run",
     "launch-that-goes-well",
     "quiet-night",
+    "leaked-permits",
+    "gate-refuses-wrongly",
+    "quota-view-drift",
+    "breaker-stuck",
+    "limiter-store-fault",
+    "local-queueing",
+    "pool-imbalance",
+    "demand-over-capacity",
+    "lost-source",
 ];
 
 /// Why there is no scenario.

@@ -53,13 +53,13 @@ impl Fleet {
             Err(error) => return refused(error),
         };
         let stores = [&self.first].into_iter().chain(&self.others);
-        let mut stored = Vec::new();
+        let mut applied = Vec::new();
         for (number, (store, table)) in stores.zip(&tables).enumerate() {
             // The plan was made from the first one's table; the others have revisions of their own.
             let revision = if number == 0 { plan.revision } else { table.revision };
             let outcome = store.apply(&Plan { revision, ..plan.clone() }, author).await;
             let Outcome::Applied { revision } = outcome else {
-                return match (put_back(&stored, plan, author).await, outcome) {
+                return match (put_back(&applied, plan, author).await, outcome) {
                     (Some(why), _) => Outcome::Unknown { why },
                     // Its table is not the one that was shown.
                     (None, Outcome::Conflict { .. }) if number > 0 => Outcome::Refused {
@@ -68,9 +68,9 @@ impl Fleet {
                     (None, outcome) => outcome,
                 };
             };
-            stored.push((store, table, revision));
+            applied.push((store, table, revision));
         }
-        let revision = stored.first().map_or(plan.revision, |(.., revision)| *revision);
+        let revision = applied.first().map_or(plan.revision, |(.., revision)| *revision);
         Outcome::Applied { revision }
     }
 }

@@ -93,14 +93,14 @@ fn a_lost_source_is_judged_while_it_is_lost_and_comes_back() {
     let back_at = scenario.lost.expect("a source is lost").back_at();
     let checked = run(std::slice::from_ref(&scenario), &[1], &library).expect("it plays").remove(0);
     assert!(checked.passed && checked.verdict.matches, "{checked:#?}");
-    let last = |total| {
+    let verdict_at = |total| {
         let report = virtual_run::run(&scenario, &library, 1, total, &[]).expect("it plays");
         report.verdicts.last.expect("something is said")
     };
-    let lost = last(back_at - STILL_LOST);
+    let lost = verdict_at(back_at - STILL_LOST);
     let is_named = lost.missing.iter().any(|missing| missing.reason.contains("gateway"));
     assert!(is_named, "what is missing, and from where: {:?}", lost.missing);
-    assert_eq!(last(back_at + STAYS).cause, scenario.expect.after_cure);
+    assert_eq!(verdict_at(back_at + STAYS).cause, scenario.expect.after_cure);
 }
 
 #[test]

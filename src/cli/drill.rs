@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::board::{self, Feeds};
+use super::columns::{COLUMNS, wrap};
 use super::drill_check::CheckArgs;
 use super::drill_gate::GateArgs;
 use super::out::{self, OutputError};
@@ -28,6 +29,8 @@ use crate::runbook;
 use crate::signal::parse_duration;
 use crate::tui::{Appearance, Notice, Session};
 
+/// Narrowest column of titles.
+const TITLE_COLUMNS_MIN: usize = 20;
 /// Exit code for a budget that was not confirmed.
 const USAGE: u8 = 2;
 /// How long a drill with a screen goes on unless `--for` says otherwise.
@@ -173,7 +176,8 @@ fn live(
             let control = Control::new(reqwest_client()?, &stage)?;
             let recording = drill_record::start(args.record.as_deref(), &stage, None)?;
             let tape = recording.as_ref().map(RecordingThread::tape);
-            let report = live::run(&stage, &control, library, total, &args.flips, tape).await;
+            let report =
+                live::run(&stage, &control, library, total, &args.flips, tape, |_| {}).await;
             record::end(recording);
             let report = report?;
             print(&report, args.json)?;
@@ -345,7 +349,8 @@ async fn say(notices: &mpsc::Sender<Notice>, text: String) {
 }
 
 fn list(as_json: bool) -> Result<ExitCode> {
-    let scenarios = names().map(Scenario::load).collect::<Result<Vec<_>, _>>()?;
+    let mut scenarios = names().map(Scenario::load).collect::<Result<Vec<_>, _>>()?;
+    scenarios.sort_by(|a, b| a.name.cmp(&b.name));
     if as_json {
         let rows: Vec<Value> = scenarios
             .iter()
@@ -360,12 +365,29 @@ fn list(as_json: bool) -> Result<ExitCode> {
             .collect();
         out::line(Value::from(rows))?;
     } else {
-        out::write(|out| {
-            let mut each = scenarios.iter();
-            each.try_for_each(|drill| writeln!(out, "{:<16} {}", drill.name, drill.title))
-        })?;
+        out::text(&listed(&scenarios))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Name, cause and title. A title that would go beyond the last column continues below itself.
+fn listed(scenarios: &[Scenario]) -> String {
+    use std::fmt::Write as _;
+    let longest = |of: fn(&Scenario) -> &str| scenarios.iter().map(|one| of(one).len()).max();
+    let name = longest(|one| &one.name).unwrap_or(0);
+    let cause = longest(|one| &one.expect.cause).unwrap_or(0);
+    let room = COLUMNS.saturating_sub(name + cause + 4).max(TITLE_COLUMNS_MIN);
+    let mut text = String::new();
+    for scenario in scenarios {
+        let mut lines = wrap(&scenario.title, room).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let (own, expected) = (&scenario.name, &scenario.expect.cause);
+        let _ = writeln!(text, "{own:<name$}  {expected:<cause$}  {first}");
+        for more in lines {
+            let _ = writeln!(text, "{:<name$}  {:<cause$}  {more}", "", "");
+        }
+    }
+    text
 }
 
 fn print(report: &Report, as_json: bool) -> Result<(), OutputError> {

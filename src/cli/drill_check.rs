@@ -7,6 +7,7 @@ use std::sync::Arc;
 use color_eyre::eyre::{Result, eyre};
 use serde_json::json;
 
+use super::columns::{COLUMNS, wrap};
 use super::out;
 use crate::diagnosis::Library;
 use crate::drill::checks::{self, Checked, Compared, Moment, Said};
@@ -14,6 +15,10 @@ use crate::drill::scenario::{Scenario, names};
 
 /// Most seeds of one check.
 const SEEDS_MAX: u64 = 10_000;
+/// Rows with a mark are indented so far,
+const MARKED_INDENT: usize = 4;
+/// and the mark takes so many columns.
+const MARK_COLUMNS: usize = 5;
 
 /// What is checked.
 #[derive(Debug, clap::Args)]
@@ -65,36 +70,79 @@ pub fn run(
         let document = json!({ "passed": passed, "strict": args.strict, "runs": checked });
         out::line(format_args!("{document:#}"))?;
     } else {
-        out::text(&table(&checked, seeds.len()))?;
+        out::text(&table(&checked, seeds.len(), ok))?;
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Scenario by scenario; `seeds` runs of each follow one another.
-fn table(checked: &[Checked], seeds: usize) -> String {
-    let mut text = String::new();
-    for runs in checked.chunks(seeds.max(1)) {
-        let Some(first) = runs.first() else { continue };
-        let passed = runs.iter().filter(|run| run.passed).count();
-        let _ = writeln!(text, "{}: {}", first.scenario, count(passed, runs.len(), "right"));
-        moments(&mut text, "evidence", &each(runs, |run| &run.evidence));
-        said(&mut text, "", &each(runs, |run| std::slice::from_ref(&run.verdict)));
-        for (place, cure) in first.cures.iter().enumerate() {
-            moments(
-                &mut text,
-                &format!("cure {}", cure.flip),
-                &each(runs, |run| &run.cures[place].back),
-            );
-            let verdicts = each(runs, |run| std::slice::from_ref(&run.cures[place].verdict));
-            said(&mut text, " after it", &verdicts);
-        }
-        for (place, harm) in first.harms.iter().enumerate() {
-            let _ = writeln!(text, "  harm {}", harm.flip);
-            compared(&mut text, &each(runs, |run| &run.harms[place].worse));
-        }
-        text.push('\n');
+/// What was found, in 80 columns; `seeds` runs of each scenario follow one another. Of several
+/// scenarios a row each, and all that is known only of those that are not right.
+fn table(checked: &[Checked], seeds: usize, ok: impl Fn(&Checked) -> bool) -> String {
+    let scenarios: Vec<_> = checked.chunks(seeds.max(1)).collect();
+    let [only] = scenarios[..] else {
+        let wrong = scenarios.iter().filter(|runs| !runs.iter().all(&ok));
+        let details: String = wrong.map(|runs| format!("\n{}", detail(runs))).collect();
+        return overview(&scenarios, &ok) + &details;
+    };
+    detail(only)
+}
+
+/// A row per scenario: whether it is right, in how many seeds, and what is said of it.
+fn overview(scenarios: &[&[Checked]], ok: impl Fn(&Checked) -> bool) -> String {
+    let rows = || scenarios.iter().filter_map(|runs| Some((runs.first()?, *runs)));
+    let name = rows().map(|(first, _)| first.scenario.len()).max().unwrap_or(0);
+    let mut text = format!("     {:<name$}  {:<10}verdict\n", "scenario", "right in");
+    for (first, runs) in rows() {
+        let right = runs.iter().filter(|run| run.passed).count();
+        let right = format!("{right} of {}", runs.len());
+        let other = runs.iter().map(|run| &run.verdict).find(|said| !said.matches);
+        let cause = other.unwrap_or(&first.verdict).cause.as_deref().unwrap_or("nothing");
+        let word = if other.is_some() { "other: " } else { "" };
+        let mark = mark(runs.iter().all(&ok));
+        let _ = writeln!(text, "{mark:<5}{:<name$}  {right:<10}{word}{cause}", first.scenario);
     }
     text
+}
+
+/// Everything that is known of one scenario, from all its seeds.
+fn detail(runs: &[Checked]) -> String {
+    let mut text = String::new();
+    let Some(first) = runs.first() else { return text };
+    let passed = runs.iter().filter(|run| run.passed).count();
+    let _ = writeln!(text, "{}: {}", first.scenario, count(passed, runs.len(), "right"));
+    moments(&mut text, "evidence", &each(runs, |run| &run.evidence));
+    said(&mut text, "", &each(runs, |run| std::slice::from_ref(&run.verdict)));
+    for (place, cure) in first.cures.iter().enumerate() {
+        moments(
+            &mut text,
+            &format!("cure {}", cure.flip),
+            &each(runs, |run| &run.cures[place].back),
+        );
+        let verdicts = each(runs, |run| std::slice::from_ref(&run.cures[place].verdict));
+        said(&mut text, " after it", &verdicts);
+    }
+    for (place, harm) in first.harms.iter().enumerate() {
+        let _ = writeln!(text, "  harm {}", harm.flip);
+        compared(&mut text, &each(runs, |run| &run.harms[place].worse));
+    }
+    text.lines().fold(String::new(), |all, line| all + &hanging(line))
+}
+
+/// A line that continues below where its words begin, if it would go beyond the last column.
+fn hanging(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
+    // Marks stand in a column of their own.
+    let hang = if indent >= MARKED_INDENT { indent + MARK_COLUMNS } else { indent + 2 };
+    if line.len() <= COLUMNS {
+        return format!("{line}\n");
+    }
+    let (head, rest) = line.split_at(hang);
+    let lines = wrap(rest, COLUMNS - hang);
+    let hung = lines.iter().enumerate().map(|(number, part)| match number {
+        0 => format!("{head}{part}\n"),
+        _ => format!("{:hang$}{part}\n", ""),
+    });
+    hung.collect()
 }
 
 /// The same row of every run, row by row.
@@ -190,6 +238,41 @@ mod tests {
         assert_eq!(range([6.0, 5.0, 7.4].into_iter(), 0), "5 to 7");
         assert_eq!(range([5.2, 5.4].into_iter(), 0), "5");
         assert_eq!(range([].into_iter(), 0), "unknown");
+    }
+
+    #[test]
+    fn a_long_row_continues_below_its_words() {
+        let short = "  verdict: healthy (confirmed)";
+        assert_eq!(hanging(short), format!("{short}\n"));
+        let words = "word ".repeat(20);
+        let row = hanging(&format!("    ok   {words}"));
+        assert!(row.lines().all(|line| line.len() <= COLUMNS) && row.lines().count() == 2, "{row}");
+        assert!(row.starts_with("    ok   word") && row.contains("\n         word"), "{row}");
+    }
+
+    #[test]
+    fn of_several_scenarios_there_is_a_row_each() {
+        let run = |scenario: &str, matches: bool, passed| Checked {
+            scenario: scenario.to_owned(),
+            seed: 1,
+            passed,
+            evidence: Vec::new(),
+            verdict: Said {
+                expected: "healthy".to_owned(),
+                cause: Some(if matches { "healthy" } else { "retry-backlog" }.to_owned()),
+                standing: None,
+                matches,
+            },
+            cures: Vec::new(),
+            harms: Vec::new(),
+        };
+        let all = [run("calm", true, true), run("storm", false, false)];
+        let text = table(&all, 1, |run| run.passed);
+        let rows: Vec<_> = text.lines().collect();
+        assert_eq!(rows[1], "ok   calm   1 of 1    healthy");
+        assert_eq!(rows[2], "FAIL storm  0 of 1    other: retry-backlog");
+        assert_eq!(rows[4], "storm: not right", "and more of what is not right: {text}");
+        assert!(!text.contains("calm: "), "{text}");
     }
 
     #[test]

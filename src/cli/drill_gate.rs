@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use color_eyre::eyre::{Result, WrapErr as _, eyre};
 
@@ -11,10 +11,13 @@ use super::out;
 use crate::diagnosis::Library;
 use crate::drill::live::{self, Control};
 use crate::drill::stage::{Stage, Staging};
-use crate::drill::surge::{self, Figures, GateFile, Gated, Judged, State};
+use crate::drill::surge::{self, Figures, GateFile, Gated, Judged, Means, Run, State};
+use crate::signal::Snapshot;
 
 /// Exit code for a file that cannot be used.
 const USAGE: u8 = 2;
+/// Most seeds that are named one by one.
+const SEEDS_SHOWN_MAX: usize = 8;
 
 /// What is played and what is written about it.
 #[derive(Debug, clap::Args)]
@@ -94,34 +97,51 @@ fn play_live(gate: &GateFile, library: &Arc<Library>, redis: Option<&str>) -> Re
             let staging = Staging { program, scenario, source, seed, total, redis };
             let stage = Stage::set(&staging).await?;
             let control = Control::new(super::drill::reqwest_client()?, &stage)?;
-            let report = live::run(&stage, &control, library, total, &[], None).await?;
+            let means = Arc::new(Mutex::new(Means::default()));
+            let see = {
+                let means = Arc::clone(&means);
+                move |snapshot: &Snapshot| lock(&means).see(snapshot)
+            };
+            let report = live::run(&stage, &control, library, total, &[], None, see).await?;
             for remark in &report.remarks {
                 out::note(format_args!("weir: seed {seed}: {remark}"));
             }
-            runs.push(gate.figures(&report));
+            let mut figures = gate.figures(&report);
+            figures.extend(lock(&means).figures());
+            runs.push(figures);
         }
         Ok(runs)
     })
 }
 
-/// One row per bound; of several seeds, the figures from the least to the most.
+fn lock(means: &Mutex<Means>) -> MutexGuard<'_, Means> {
+    means.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One row per bound; of several seeds, the figures from the least to the most. Fits 80 columns.
 fn table(gated: &Gated) -> String {
     let clock = if gated.on_virtual_clock { "virtual" } else { "live" };
-    let seeds: Vec<_> = gated.runs.iter().map(|run| run.seed.to_string()).collect();
-    let mut text =
-        format!("{} ({}, {clock}, seed {})\n\n", gated.title, gated.scenario, seeds.join(", "));
+    let mut text = format!(
+        "{} ({}, {clock}, {})\n\n     {:<24}{:<20}{:<18}broken in\n",
+        gated.title,
+        gated.scenario,
+        seeds(&gated.runs),
+        "figure",
+        "measured",
+        "wanted",
+    );
     let rows = gated.runs.first().map_or(0, |run| run.bounds.len());
     for row in 0..rows {
         let bounds: Vec<_> = gated.runs.iter().filter_map(|run| run.bounds.get(row)).collect();
         let Some(first) = bounds.first() else { continue };
         let (mark, tail) = standing(&bounds);
-        let _ = writeln!(
-            text,
-            "{mark:<5}{:<24}{:<22}wanted {}{tail}",
+        let row = format!(
+            "{mark:<5}{:<24}{:<20}{:<18}{tail}",
             first.measure.word(),
             spread(&bounds),
             first.asked(),
         );
+        let _ = writeln!(text, "{}", row.trim_end());
     }
     let word = if gated.passed { "every bound is kept" } else { "the gate is closed" };
     let _ = writeln!(text, "\n{word}");
@@ -134,16 +154,30 @@ fn standing(bounds: &[&Judged]) -> (&'static str, String) {
     let (broken, unknown) = (seeds_in(State::Broken), seeds_in(State::Unknown));
     match (broken + unknown, bounds.len()) {
         (0, _) => ("ok", String::new()),
-        (_, 1) => ("FAIL", String::new()),
-        (failed, all) => ("FAIL", format!("; {failed} of {all} seeds")),
+        (failed, all) => ("FAIL", format!("{failed} of {all}")),
+    }
+}
+
+/// Which seeds were played: all of a few, else from where to where.
+fn seeds(runs: &[Run]) -> String {
+    let seeds: Vec<_> = runs.iter().map(|run| run.seed.to_string()).collect();
+    match &seeds[..] {
+        [one] => format!("seed {one}"),
+        [first, .., last] if seeds.len() > SEEDS_SHOWN_MAX => {
+            format!("{} seeds, {first} to {last}", seeds.len())
+        }
+        few => format!("seeds {}", few.join(", ")),
     }
 }
 
 fn spread(bounds: &[&Judged]) -> String {
     let mut values: Vec<f64> = bounds.iter().filter_map(|bound| bound.value).collect();
     values.sort_by(f64::total_cmp);
-    let figure =
-        |value: &f64| if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.4}") };
+    let figure = |value: &f64| match value.abs() {
+        whole if whole.fract() == 0.0 => format!("{value}"),
+        small if small < 1.0 => format!("{value:.4}"),
+        _ => format!("{value:.2}"),
+    };
     match (values.first(), values.last()) {
         _ if values.len() < bounds.len() => "unknown".to_owned(),
         (Some(least), Some(most)) if least.total_cmp(most).is_eq() => figure(least),
@@ -155,7 +189,7 @@ fn spread(bounds: &[&Judged]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drill::surge::{Measure, Run};
+    use crate::drill::surge::Measure;
 
     #[test]
     fn a_row_shows_the_spread_and_unknown_is_never_a_number() {
@@ -173,8 +207,8 @@ mod tests {
             table(&Gated { title, scenario, on_virtual_clock: true, passed: false, runs })
         };
         let two = row(vec![bound(Some(0.0), State::Kept), bound(Some(3.0), State::Broken)]);
-        assert!(two.contains("FAIL early_retries           0 to 3"), "{two}");
-        assert!(two.contains("wanted at most 0; 1 of 2 seeds"), "{two}");
+        let broken = "FAIL early_retries           0 to 3              at most 0         1 of 2\n";
+        assert!(two.contains(broken), "{two}");
         let unknown = row(vec![bound(None, State::Unknown)]);
         assert!(unknown.contains("unknown") && unknown.contains("the gate is closed"), "{unknown}");
     }

@@ -4,6 +4,7 @@ mod actor;
 mod audit;
 mod board;
 mod classify;
+mod columns;
 mod config;
 mod diagnose;
 mod doctor;

@@ -134,3 +134,6 @@ impl Store for Fleet {
         self.first.events(since)
     }
 }
+
+#[cfg(test)]
+mod tests;

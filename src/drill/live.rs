@@ -22,6 +22,7 @@ use crate::diagnosis::{Diagnoser, Library};
 use crate::flag::StoreError;
 use crate::incident::recording::{Tape, Told};
 use crate::ingest::{Observation, ScrapeError};
+use crate::signal::Snapshot;
 
 use control::DRAIN_MAX;
 pub use control::{ClientLedger, Control, SpentReport};
@@ -60,7 +61,7 @@ pub enum LiveError {
 /// What the pollers publish, newest only.
 pub type Observations = watch::Receiver<Option<Arc<Observation>>>;
 
-/// Plays the whole run without a screen.
+/// Plays the whole run without a screen, and shows every snapshot to `see`.
 ///
 /// # Errors
 /// When one of the processes stops answering.
@@ -71,11 +72,12 @@ pub async fn run(
     total: Duration,
     flips: &[TimedFlip],
     tape: Option<Tape>,
+    see: impl FnMut(&Snapshot) + Send + 'static,
 ) -> Result<Report, LiveError> {
     let scenario = stage.scenario();
     let origin = Instant::now();
     let (poller, observations) = poll(control, origin, tape.clone())?;
-    let diagnosing = tokio::spawn(diagnose(observations, Arc::clone(library), tape.clone()));
+    let diagnosing = tokio::spawn(diagnose(observations, Arc::clone(library), tape.clone(), see));
     // Zero is when the clients were told, not when the pollers were.
     let zero = control.start().await?;
     let offset = zero - origin;
@@ -158,12 +160,14 @@ async fn diagnose(
     mut observations: watch::Receiver<Option<Arc<Observation>>>,
     library: Arc<Library>,
     tape: Option<Tape>,
+    mut see: impl FnMut(&Snapshot),
 ) -> Vec<(Duration, crate::diagnosis::Verdict)> {
     let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
     let mut verdicts = Vec::new();
     while observations.changed().await.is_ok() {
         let observation = observations.borrow_and_update().clone();
         let Some(observation) = observation else { continue };
+        observation.scopes.iter().for_each(|snapshot| see(snapshot));
         let of_scopes = observation.scopes.iter().map(|snapshot| {
             let diagnoser = diagnosers
                 .entry(snapshot.scope.clone())

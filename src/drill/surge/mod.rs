@@ -21,7 +21,7 @@ mod quality;
 pub use bounds::{Bound, Figures, Judged, Measure, State};
 pub use file::{GateFile, GateFileError};
 pub use junit::write as junit;
-pub use quality::{QualityError, read as read_quality};
+pub use quality::{Means, QualityError, read as read_quality};
 
 /// A gate, and how it stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,19 +60,10 @@ impl GateFile {
         let play = |seed: &u64| {
             let Self { scenario, total, .. } = self;
             let play = Play { scenario, seed: *seed, total: *total, flips: &[] };
-            let mut told = [(0.0, 0.0); Measure::OF_QUALITY.len()];
-            let report = virtual_run::watch(&play, None, |snapshot, _| {
-                for ((sum, count), measure) in told.iter_mut().zip(Measure::OF_QUALITY) {
-                    if let Some(share) = snapshot.number(measure.word()) {
-                        *sum += share;
-                        *count += 1.0;
-                    }
-                }
-            })?;
+            let mut means = Means::default();
+            let report = virtual_run::watch(&play, None, |snapshot, _| means.see(snapshot))?;
             let mut figures = self.figures(&report);
-            let told = Measure::OF_QUALITY.into_iter().zip(told);
-            let known = told.filter(|(_, (_, count))| *count > 0.0);
-            figures.extend(known.map(|(measure, (sum, count))| (measure, sum / count)));
+            figures.extend(means.figures());
             Ok(figures)
         };
         in_order(&self.seeds, play).into_iter().collect()

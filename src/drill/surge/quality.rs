@@ -1,4 +1,5 @@
-//! What an application says about the quality of its answers: a JSON or JSON Lines file.
+//! What is said about the quality of answers: by the application in a JSON or JSON Lines file, or by its
+//! signals while a drill is played.
 //!
 //! Each record holds some of `citation_valid_share`, `retrieval_coverage` and `grounded_share`, from 0
 //! to 1 or true or false, of as many answers as its `answers` says (one without it). What a record
@@ -10,6 +11,7 @@ use serde_json::{Deserializer, Value};
 use thiserror::Error;
 
 use super::bounds::{Figures, Measure};
+use crate::signal::Snapshot;
 
 /// Largest file.
 const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
@@ -64,8 +66,32 @@ struct Mean {
     answers: f64,
 }
 
+/// The means of all shares under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Means([Mean; Measure::OF_QUALITY.len()]);
+
+impl Means {
+    /// Adds what the signals say of quality now; of what they do not know, nothing.
+    pub fn see(&mut self, snapshot: &Snapshot) {
+        for (mean, measure) in self.0.iter_mut().zip(Measure::OF_QUALITY) {
+            if let Some(share) = snapshot.number(measure.word()) {
+                mean.sum += share;
+                mean.answers += 1.0;
+            }
+        }
+    }
+
+    /// The means; what nobody told is unknown.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let told = Measure::OF_QUALITY.into_iter().zip(self.0);
+        let known = told.filter(|(_, mean)| mean.answers > 0.0);
+        known.map(|(measure, mean)| (measure, mean.sum / mean.answers)).collect()
+    }
+}
+
 fn parse(file: &str, text: &str) -> Result<Figures, QualityError> {
-    let mut means = [Mean::default(); Measure::OF_QUALITY.len()];
+    let mut means = Means::default();
     let mut documents = Deserializer::from_str(text).into_iter::<Value>();
     while let Some(document) = documents.next() {
         let before = &text[..documents.byte_offset().min(text.len())];
@@ -87,11 +113,10 @@ fn parse(file: &str, text: &str) -> Result<Figures, QualityError> {
             one => vec![one],
         };
         for record in &records {
-            add(&mut means, record).map_err(|(problem, remedy)| wrong(problem, remedy))?;
+            add(&mut means.0, record).map_err(|(problem, remedy)| wrong(problem, remedy))?;
         }
     }
-    let told = Measure::OF_QUALITY.into_iter().zip(means).filter(|(_, mean)| mean.answers > 0.0);
-    Ok(told.map(|(measure, mean)| (measure, mean.sum / mean.answers)).collect())
+    Ok(means.figures())
 }
 
 fn add(means: &mut [Mean], record: &Value) -> Result<(), (String, &'static str)> {

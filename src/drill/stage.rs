@@ -277,6 +277,9 @@ impl Stage {
     ///
     /// # Errors
     /// [`StageError`] shows the end of its log.
+    ///
+    /// # Panics
+    /// Never for a part of this stage.
     pub async fn restart(&mut self, part: Part) -> Result<(), StageError> {
         let Addresses { provider, gateways, clients } = &self.addresses;
         match (part, *provider) {

@@ -97,7 +97,7 @@ fn a_lost_source_is_judged_while_it_is_lost_and_comes_back() {
         let report = virtual_run::run(&scenario, &library, 1, total, &[]).expect("it plays");
         report.verdicts.last.expect("something is said")
     };
-    let lost = verdict_at(back_at - STILL_LOST);
+    let lost = verdict_at(back_at.saturating_sub(STILL_LOST));
     let is_named = lost.missing.iter().any(|missing| missing.reason.contains("gateway"));
     assert!(is_named, "what is missing, and from where: {:?}", lost.missing);
     assert_eq!(verdict_at(back_at + STAYS).cause, scenario.expect.after_cure);

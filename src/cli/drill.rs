@@ -12,15 +12,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::board::{self, Feeds};
-use super::columns::{COLUMNS, wrap};
 use super::drill_check::CheckArgs;
 use super::drill_gate::GateArgs;
 use super::out::{self, OutputError};
-use super::{drill_check, drill_compare, drill_gate, drill_record, drill_upstream, record};
+use super::{
+    drill_check, drill_compare, drill_gate, drill_list, drill_record, drill_upstream, record,
+};
 use crate::diagnosis::{Library, Verdict, verdict_to_json};
 use crate::drill::compare;
 use crate::drill::live::{self, Control};
-use crate::drill::scenario::{Scenario, names};
+use crate::drill::scenario::Scenario;
 use crate::drill::stage::{Part, Stage, Staging};
 use crate::drill::{Report, TimedFlip, virtual_run};
 use crate::incident::Journal;
@@ -29,8 +30,6 @@ use crate::runbook;
 use crate::signal::parse_duration;
 use crate::tui::{Appearance, Notice, Session};
 
-/// Narrowest column of titles.
-const TITLE_COLUMNS_MIN: usize = 20;
 /// Exit code for a budget that was not confirmed.
 const USAGE: u8 = 2;
 /// How long a drill with a screen goes on unless `--for` says otherwise.
@@ -110,7 +109,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// When the scenario is wrong or its processes do not start.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
-        return list(args.json);
+        return drill_list::run(args.json);
     }
     let library = runbook::embedded();
     if let Some(file) = &args.gate.gate {
@@ -346,48 +345,6 @@ async fn until(at: Option<Instant>) {
 async fn say(notices: &mpsc::Sender<Notice>, text: String) {
     // The screen may have closed; then nobody needs to know.
     let _ = notices.send(Notice { wall: chrono::Utc::now(), text }).await;
-}
-
-fn list(as_json: bool) -> Result<ExitCode> {
-    let mut scenarios = names().map(Scenario::load).collect::<Result<Vec<_>, _>>()?;
-    scenarios.sort_by(|a, b| a.name.cmp(&b.name));
-    if as_json {
-        let rows: Vec<Value> = scenarios
-            .iter()
-            .map(|scenario| {
-                json!({
-                    "name": scenario.name,
-                    "title": scenario.title,
-                    "seconds": scenario.duration.as_secs_f64(),
-                    "cause": scenario.expect.cause,
-                })
-            })
-            .collect();
-        out::line(Value::from(rows))?;
-    } else {
-        out::text(&listed(&scenarios))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Name, cause and title. A title that would go beyond the last column continues below itself.
-fn listed(scenarios: &[Scenario]) -> String {
-    use std::fmt::Write as _;
-    let longest = |of: fn(&Scenario) -> &str| scenarios.iter().map(|one| of(one).len()).max();
-    let name = longest(|one| &one.name).unwrap_or(0);
-    let cause = longest(|one| &one.expect.cause).unwrap_or(0);
-    let room = COLUMNS.saturating_sub(name + cause + 4).max(TITLE_COLUMNS_MIN);
-    let mut text = String::new();
-    for scenario in scenarios {
-        let mut lines = wrap(&scenario.title, room).into_iter();
-        let first = lines.next().unwrap_or_default();
-        let (own, expected) = (&scenario.name, &scenario.expect.cause);
-        let _ = writeln!(text, "{own:<name$}  {expected:<cause$}  {first}");
-        for more in lines {
-            let _ = writeln!(text, "{:<name$}  {:<cause$}  {more}", "", "");
-        }
-    }
-    text
 }
 
 fn print(report: &Report, as_json: bool) -> Result<(), OutputError> {

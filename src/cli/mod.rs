@@ -13,6 +13,7 @@ mod drill_check;
 mod drill_clients;
 mod drill_compare;
 mod drill_gate;
+mod drill_list;
 mod drill_record;
 mod drill_upstream;
 mod flag;

@@ -101,6 +101,8 @@ pub struct Bound {
     pub min: Option<f64>,
     /// The most that it may be.
     pub max: Option<f64>,
+    /// Whether it is asked of a live run too, where some figures cannot be told.
+    pub live: bool,
 }
 
 /// How a bound stands.
@@ -134,7 +136,7 @@ impl Bound {
     /// Holds the bound against the figures of a run.
     #[must_use]
     pub fn judge(&self, figures: &Figures) -> Judged {
-        let Self { measure, min, max } = *self;
+        let Self { measure, min, max, .. } = *self;
         let value = figures.get(&measure).copied();
         let state = match value {
             None => State::Unknown,
@@ -168,6 +170,12 @@ impl Judged {
 pub(super) struct RawBound {
     min: Option<f64>,
     max: Option<f64>,
+    #[serde(default = "yes")]
+    live: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The bounds of `[bounds]` and `[quality]`, in the order in which they are listed here.
@@ -199,7 +207,7 @@ fn table(
             let words: Vec<_> = known.iter().map(|measure| measure.word()).collect();
             wrong(&at, "no such figure", &format!("use one of {}", words.join(", ")))
         })?;
-        let RawBound { min, max } = *bound;
+        let RawBound { min, max, live } = *bound;
         let is_span = match (min, max) {
             (None, None) => false,
             (Some(min), Some(max)) => min <= max,
@@ -208,7 +216,7 @@ fn table(
         if !is_span {
             return Err(wrong(&at, "bounds nothing", "write min, max or both, min not above max"));
         }
-        Ok(Bound { measure: *measure, min, max })
+        Ok(Bound { measure: *measure, min, max, live })
     };
     raw.iter().map(read).collect()
 }
@@ -220,7 +228,7 @@ mod tests {
     fn check(min: Option<f64>, max: Option<f64>, value: Option<f64>, expected: State) {
         for measure in Measure::OF_THE_RUN.into_iter().chain(Measure::OF_QUALITY) {
             let figures: Figures = value.map(|value| (measure, value)).into_iter().collect();
-            let judged = Bound { measure, min, max }.judge(&figures);
+            let judged = Bound { measure, min, max, live: true }.judge(&figures);
             assert_eq!(judged.state, expected, "{} of {value:?}", judged.asked());
         }
     }

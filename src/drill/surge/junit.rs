@@ -122,7 +122,8 @@ mod tests {
     fn gated(title: &str) -> Gated {
         let bound = |max, value: Option<f64>| {
             let figures = value.map(|value| (Measure::Amplification, value)).into_iter().collect();
-            Bound { measure: Measure::Amplification, min: None, max: Some(max) }.judge(&figures)
+            Bound { measure: Measure::Amplification, min: None, max: Some(max), live: true }
+                .judge(&figures)
         };
         let bounds = vec![bound(1.1, Some(1.0)), bound(1.1, Some(9.5)), bound(1.1, None)];
         let runs = vec![Run { seed: 7, passed: false, bounds }];

@@ -110,6 +110,19 @@ fn what_nobody_counted_is_unknown_and_does_not_pass() {
 }
 
 #[test]
+fn a_bound_may_be_asked_on_the_virtual_clock_alone() {
+    let text = GATE.replace(
+        "unwanted_attempts = { max = 0 }",
+        "unwanted_attempts = { max = 0, live = false }",
+    );
+    let asked = |on_virtual_clock| {
+        let gated = gate(&text).judge(&[Figures::new()], &Figures::new(), on_virtual_clock);
+        gated.runs[0].bounds.iter().any(|bound| bound.measure == Measure::UnwantedAttempts)
+    };
+    assert_eq!((asked(true), asked(false)), (true, false));
+}
+
+#[test]
 fn the_word_of_the_application_decides_about_quality() {
     let gate = gate(&format!("{GATE}[quality]\ngrounded_share = {{ min = 0.9 }}"));
     let mut run: Figures = gate.bounds.iter().map(|bound| (bound.measure, 0.0)).collect();

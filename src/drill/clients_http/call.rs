@@ -98,8 +98,13 @@ impl Open<'_> {
 
     /// Tells the tally of the call's scope something.
     fn tell<T>(&self, what: impl FnOnce(&mut Tally, Mono) -> T) -> T {
+        self.tell_of(self.scope, what)
+    }
+
+    /// Tells the tally of a scope something.
+    fn tell_of<T>(&self, scope: usize, what: impl FnOnce(&mut Tally, Mono) -> T) -> T {
         let now = self.clients.now();
-        what(&mut self.clients.counts().tallies[self.scope], now)
+        what(&mut self.clients.counts().tallies[scope], now)
     }
 
     /// The walk to its end, unless its person leaves and the layers notice.
@@ -154,8 +159,9 @@ impl Open<'_> {
     async fn send(&self, place: Place) -> Option<Input> {
         let to = place.scope.and_then(|to| self.clients.scope_named(&self.layers.scopes()[to]));
         let model = to.map(|scope| model_of(scope, &self.clients.scopes[scope]));
-        let reservation = self.permit(place, to.unwrap_or(self.scope))?;
-        let in_flight = InFlight { open: self, is_answered: false };
+        let asked = to.unwrap_or(self.scope);
+        let reservation = self.permit(place, asked)?;
+        let in_flight = InFlight { open: self, asked, is_answered: false };
         let (target, now) = (self.clients.next_target(), self.clients.now());
         let request = self.original.request(target, place.mark, model.as_deref(), now);
         let patience = self.layers.request_timeout().unwrap_or(REQUEST_TIMEOUT_MAX);
@@ -185,7 +191,8 @@ impl Open<'_> {
             self.clients.stop.cancel();
             return None;
         };
-        counts.tallies[self.scope].sent(&self.told, &place, is_retry, now);
+        counts.tallies[self.scope].called(&self.told, &place);
+        counts.tallies[to].sent(&self.told, is_retry, now);
         Some(reservation)
     }
 
@@ -202,6 +209,8 @@ impl Open<'_> {
 /// A request under way; dropped without an answer, its caller has hung up.
 struct InFlight<'a> {
     open: &'a Open<'a>,
+    /// The scope that it went to.
+    asked: usize,
     is_answered: bool,
 }
 
@@ -209,7 +218,7 @@ impl InFlight<'_> {
     fn answered(mut self, status: u16) {
         self.is_answered = true;
         let open = self.open;
-        open.tell(|tally, now| tally.answered(&open.told, status, now));
+        open.tell_of(self.asked, |tally, now| tally.answered(&open.told, status, now));
         if !(1..400).contains(&status) {
             let now = open.clients.now();
             open.on_course(|course| {
@@ -222,7 +231,7 @@ impl InFlight<'_> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.open.tell(|tally, _| tally.hung_up());
+            self.open.tell_of(self.asked, |tally, _| tally.hung_up());
         }
     }
 }

@@ -177,9 +177,13 @@ impl Tally {
         &mut self.calls[caller]
     }
 
-    /// A request goes out, as a try after the first or not.
-    pub fn sent(&mut self, told: &Told, place: &Place, is_retry: bool, now: Mono) {
+    /// The layers of a call make a request, whichever scope it goes to.
+    pub fn called(&mut self, told: &Told, place: &Place) {
         self.calls_of(told).count(place);
+    }
+
+    /// A request goes out to this scope, as a try after the first or not.
+    pub fn sent(&mut self, told: &Told, is_retry: bool, now: Mono) {
         self.in_flight += 1;
         for counts in self.of_kind_and_lane(told) {
             counts.calls += 1;
@@ -190,7 +194,7 @@ impl Tally {
         }
     }
 
-    /// A request was answered with this status; 0 stands for no answer at all.
+    /// A request to this scope was answered with this status; 0 stands for no answer at all.
     pub fn answered(&mut self, told: &Told, status: u16, now: Mono) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let is_refused = status == 429 || status == 503;
@@ -209,7 +213,7 @@ impl Tally {
         self.totals.failures_of_few += u64::from(self.failures.count(told.fingerprint, now));
     }
 
-    /// The caller of a request hangs up.
+    /// The caller of a request to this scope hangs up.
     pub const fn hung_up(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.totals.hung_up += 1;
@@ -336,7 +340,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::layers::{Input, Journey, Stack, Step};
 
     fn told(round: u32, is_last: bool) -> Told {
         let (kind, source, lane) = (CallerKind::Agent, (0, 0), Lane::Interactive);
@@ -396,13 +399,9 @@ mod tests {
     #[test]
     fn sources_beyond_the_bound_are_counted_together() {
         let mut tally = Tally::default();
-        let stack = Stack::default();
-        let Step::Send(place) = Journey::new(&stack, 1, 0).next(Input::Start, at(0.0)) else {
-            panic!("a journey begins with a request");
-        };
         for tenant in 0..SOURCES_MAX + 5 {
             let told = Told { source: (0, tenant), ..told(0, true) };
-            tally.sent(&told, &place, false, at(0.0));
+            tally.sent(&told, false, at(0.0));
         }
         let (sources, others) = tally.sources();
         assert_eq!((sources.len(), others.calls), (SOURCES_MAX, 5));

@@ -110,15 +110,14 @@ impl<G: GateModel> World<G> {
     /// The person behind an original stops waiting; the layers below notice, or go on for nobody.
     pub(super) fn leave(&mut self, index: u64) {
         let Some(original) = self.originals.get_mut(index) else { return };
-        let tally = &mut self.tallies[original.scope];
         original.course.is_orphan = true;
-        tally.left();
+        self.tallies[original.scope].left();
         let is_over = original.deadline.is_some_and(|deadline| deadline <= self.now);
         if !self.callers[original.told.source.0].patience.noticed && !is_over {
             return;
         }
         if let Some(request) = original.request.take() {
-            tally.hung_up();
+            self.tallies[original.asked].hung_up();
             self.requests.remove(request);
             self.gate.handle_cancel(request, self.now);
         }
@@ -140,7 +139,7 @@ impl<G: GateModel> World<G> {
     pub(super) fn answered(&mut self, index: u64, answer: AnswerSeen) {
         if let Some(original) = self.originals.get_mut(index) {
             original.request = None;
-            self.tallies[original.scope].answered(&original.told, answer.status, self.now);
+            self.tallies[original.asked].answered(&original.told, answer.status, self.now);
             if answer.status >= 400 {
                 original.course.first_failure.get_or_insert(self.now);
             }
@@ -151,7 +150,6 @@ impl<G: GateModel> World<G> {
     /// Moves one original's journey on.
     fn advance(&mut self, index: u64, input: Input) {
         let Some(original) = self.originals.get_mut(index) else { return };
-        let tally = &mut self.tallies[original.scope];
         match original.journey.next(input, self.now) {
             Step::Send(place) => {
                 let is_retry = original.course.first_failure.is_some();
@@ -159,7 +157,8 @@ impl<G: GateModel> World<G> {
                 let caller = &self.callers[original.told.source.0];
                 original.asked = place.scope.map_or(original.scope, |to| caller.fallbacks[to]);
                 original.course.walk.sent(original.asked, self.now);
-                tally.sent(&original.told, &place, is_retry, self.now);
+                self.tallies[original.scope].called(&original.told, &place);
+                self.tallies[original.asked].sent(&original.told, is_retry, self.now);
                 let id = self.requests.push(index);
                 original.request = Some(id);
                 if let Some(patience) = caller.layers.request_timeout() {
@@ -184,7 +183,7 @@ impl<G: GateModel> World<G> {
             Step::Wait(_) if self.stopped => self.end(index, false),
             Step::Wait(wait) => {
                 original.waiting = true;
-                tally.waits(wait);
+                self.tallies[original.scope].waits(wait);
                 let late = self.timer_lateness();
                 self.agenda.schedule(self.now + wait + late, Event::Timer { original: index });
             }
@@ -200,7 +199,7 @@ impl<G: GateModel> World<G> {
         if let Some(original) = self.originals.get_mut(index) {
             original.request = None;
             original.course.first_failure.get_or_insert(self.now);
-            self.tallies[original.scope].answered(&original.told, 0, self.now);
+            self.tallies[original.asked].answered(&original.told, 0, self.now);
         }
         self.advance(index, Input::TimedOut);
     }

@@ -190,6 +190,27 @@ fn callers_call_their_own_scopes_and_each_has_its_own_chance() {
 }
 
 #[test]
+fn a_request_counts_in_the_scope_that_it_goes_to_and_its_call_in_its_own() {
+    let main = format!(
+        "{SIZE}steps = [{{ at_s = 0, rate = 20 }}]\n\
+         layers = [{{ use = 'fallback', to = ['dead', 'embed'] }}, {{ use = 'httpx' }}]"
+    );
+    let dead = "requests = { per_minute = 1 }\ntokens = { per_minute = 1 }";
+    let mut world = plenty(&[&main], &[("dead", dead)], 1);
+    let counts = to_its_end(&mut world, 30.0);
+    let [own, dead] = world.tallies() else { panic!("two scopes") };
+    assert_eq!((own.totals.originals, own.totals.served), (counts.originals, counts.served));
+    assert_eq!((dead.totals.originals, own.totals.failures), (0, 0));
+    assert_eq!(dead.totals.failures, counts.originals);
+    for tally in [own, dead] {
+        let calls: u64 = tally.kinds().map(|(_, counts)| counts.calls).sum();
+        assert_eq!((calls, tally.in_flight), (counts.originals, 0));
+    }
+    let now = world.now();
+    assert!(own.dead_for(now).is_zero() && dead.dead_for(now) > Duration::from_secs(25));
+}
+
+#[test]
 fn a_job_ends_when_its_items_do_and_a_cron_is_in_step() {
     let job =
         format!("name = 'job'\nkind = 'job'\n{SIZE}job = {{ items = 40, at_s = 5, workers = 4 }}");

@@ -246,7 +246,7 @@ pub struct RefusalKey {
 pub struct TenantCounters {
     /// Requests that arrived.
     pub offered: u64,
-    /// Requests that the gate refused.
+    /// Requests refused, by the gate or for good by the provider.
     pub refused: u64,
     /// Tokens billed.
     pub tokens: f64,

@@ -152,7 +152,10 @@ fn switched_off_everything_passes_once_and_refusals_come_back_unchanged() {
         bench.answer(id, &throttled(5_000), at(0.1));
         assert_eq!(bench.delivered(id), Some(false), "delivered, and the client may retry");
     }
-    assert_eq!(bench.scope().counters().attempts(), 500);
+    let counters = bench.scope().counters();
+    assert_eq!(counters.attempts(), 500);
+    let refused: Vec<_> = counters.tenants().map(|(_, counts)| counts.refused).collect();
+    assert_eq!(refused, [500], "the tenant was refused, whoever refused it");
     while let Some(next) = bench.gate.poll_timeout() {
         assert!(next < at(1_200.0), "nothing is held, and what is remembered is forgotten");
         bench.gate.handle_timeout(next);

@@ -35,9 +35,13 @@ impl Gate {
                     Class::TransientRateLimit | Class::PermanentQuota => Completion::Refused,
                     _ => Completion::Error,
                 };
+                let request = &self.requests[id];
                 let counters = &mut self.scopes[place].counters;
                 *counters.completed.entry(outcome).or_default() += 1;
-                let enforced = self.requests[id].enforced;
+                if outcome == Completion::Refused {
+                    counters.tenant(request.tenant, &mut self.tenants).refused += 1;
+                }
+                let enforced = request.enforced;
                 let owner = self.settings.retry_owner == RetryOwner::Gateway;
                 self.deliver(id, enforced && owner);
             }

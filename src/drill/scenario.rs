@@ -66,6 +66,15 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "pool-imbalance",
     "demand-over-capacity",
     "lost-source",
+    "tenant-starvation",
+    "backfill-contention",
+    "fan-out-tail",
+    "cached-answer-wrong",
+    "poisoned-request",
+    "probe-spend",
+    "runaway-demand",
+    "disguised-refusals",
+    "fallback-loop",
 ];
 
 /// Why there is no scenario.

@@ -138,11 +138,11 @@ fn hanging(line: &str) -> String {
     }
     let (head, rest) = line.split_at(hang);
     let lines = wrap(rest, COLUMNS - hang);
-    let hung = lines.iter().enumerate().map(|(number, part)| match number {
+    let rows = lines.iter().enumerate().map(|(number, part)| match number {
         0 => format!("{head}{part}\n"),
         _ => format!("{:hang$}{part}\n", ""),
     });
-    hung.collect()
+    rows.collect()
 }
 
 /// The same row of every run, row by row.

@@ -148,8 +148,9 @@ pub struct Stage {
     clients: Running,
     scenario_file: String,
     total: Duration,
-    /// Ends when this is dropped, as the processes do.
+    /// Ends when this is dropped, as the processes do; then the folder goes.
     _store: Option<SharedStore>,
+    _folder: Folder,
 }
 
 /// What only the gateways are told, in their environment: the admin token, a real provider's key, and
@@ -169,10 +170,8 @@ impl Stage {
     pub async fn set(staging: &Staging<'_>) -> Result<Self, StageError> {
         let Staging { program, scenario, source, seed, total, redis } = *staging;
         let key = provider_key(scenario.upstream.as_ref())?;
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let folder = std::env::temp_dir().join(format!("weir-drill-{id}"));
-        let mut builder = std::fs::DirBuilder::new();
-        builder.mode(0o700).create(&folder).map_err(|error| file(&folder, error))?;
+        let own_folder = Folder::make()?;
+        let folder = own_folder.0.clone();
         let scenario_file = folder.join(format!("{}.toml", scenario.name));
         std::fs::write(&scenario_file, source).map_err(|error| file(&scenario_file, error))?;
         let path = scenario_file.display().to_string();
@@ -217,6 +216,7 @@ impl Stage {
             scenario_file: path,
             total,
             _store: store,
+            _folder: own_folder,
         })
     }
 
@@ -305,9 +305,22 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+/// A folder for its owner only, that goes when this is dropped: also when a stage cannot be set.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self, StageError> {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let folder = std::env::temp_dir().join(format!("weir-drill-{id}"));
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o700).create(&folder).map_err(|error| file(&folder, error))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.launcher.folder);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::signal::Mono;
 
 use super::column::{Cell, numbers};
 use super::frame::from_nanoseconds;
-use super::line::{AnsweredLine, FailedLine, Line, ScrapeLine, SeriesLine};
+use super::line::{AnsweredLine, FailedLine, Line, MarksLine, ScrapeLine, SeriesLine};
 use super::names::metric_of;
 
 /// Instances of one source.
@@ -145,6 +145,7 @@ impl Decoder {
             Line::Recording(_)
             | Line::Look(_)
             | Line::Shown(_)
+            | Line::Marks(_)
             | Line::Event(_)
             | Line::Alerts(_)
             | Line::LeftOut(_) => {}
@@ -281,16 +282,38 @@ impl Member {
     fn body(&self, is_on_it: impl Fn(&Series) -> bool) -> String {
         let mut body = String::new();
         for one in self.told().filter(|one| is_on_it(one)) {
-            body.push_str(&one.name);
-            // Writing to a string does not fail.
-            let _ = match one.value {
-                f64::INFINITY => body.write_str(" +Inf\n"),
-                f64::NEG_INFINITY => body.write_str(" -Inf\n"),
-                value => writeln!(body, " {value}"),
-            };
+            put_sample(&mut body, &one.name, one.value);
         }
         body
     }
+}
+
+/// The page that marks stand for, with nothing else on it.
+pub fn marked_page(line: &MarksLine) -> Heard {
+    let mut body = String::new();
+    for (name, cell) in line.names.iter().zip(&line.v) {
+        #[expect(clippy::cast_precision_loss, reason = "what is written fits exactly")]
+        let value = match cell {
+            Cell::More(more) => *more as f64,
+            Cell::Is(value) => *value,
+            Cell::Gone => continue,
+        };
+        put_sample(&mut body, name, value);
+    }
+    let outcome = Ok((body.into_bytes(), Format::Text));
+    let instance = Arc::from(line.i.as_str());
+    let news = News::Polled { instance, took: Duration::ZERO, outcome };
+    Heard { source: line.s, news, at: from_nanoseconds(line.at_ns) }
+}
+
+fn put_sample(body: &mut String, name: &str, value: f64) {
+    body.push_str(name);
+    // Writing to a string does not fail.
+    let _ = match value {
+        f64::INFINITY => body.write_str(" +Inf\n"),
+        f64::NEG_INFINITY => body.write_str(" -Inf\n"),
+        value => writeln!(body, " {value}"),
+    };
 }
 
 fn within(number: Option<u32>) -> Result<u32, String> {

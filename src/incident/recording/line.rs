@@ -131,6 +131,8 @@ pub enum Line {
     Look(LookLine),
     /// The signals as they were shown.
     Shown(ShownLine),
+    /// Counters that are compared over longer than a minute, beside what was shown.
+    Marks(MarksLine),
     /// Something happened.
     Event(EventLine),
     /// Alerts and silences.
@@ -206,6 +208,22 @@ pub struct ScrapeLine {
     /// The page may have been cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+}
+
+/// Where counters of rare events stand, so that an hour of them can be counted without its scrapes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarksLine {
+    /// The source's place in the header.
+    pub s: usize,
+    /// The instance.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub i: String,
+    /// When its newest page came.
+    pub at_ns: u64,
+    /// What the series are called on it.
+    pub names: Vec<String>,
+    /// What they say, counted from zero.
+    pub v: Vec<Cell>,
 }
 
 /// What a query API answered.

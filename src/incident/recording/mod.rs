@@ -15,6 +15,8 @@
 //! one per look (a second). Numbers stand in columns: `n` are the distances between the numbers of
 //! the series, `v` integers that are added to the last value, or strings that replace it; null is a
 //! series that left. A series that stands still costs nothing.
+//! Beside the signals as they were shown stand *marks*: counters of rare events, which are counted over
+//! an hour and would otherwise need an hour of scrapes to be read.
 //!
 //! ## Promises
 //!

@@ -3,7 +3,7 @@
 //! The first trouble ends the recording and is told once; whoever records goes on without it.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::diagnosis::Verdict;
 use crate::flag::wire::SnapshotBody;
-use crate::ingest::{Alerts, News, Observation, Witness};
+use crate::ingest::{Alerts, News, Observation, Witness, looked_at};
 use crate::signal::{Mono, Snapshot};
 
 use super::error::RecordingError;
 use super::frame::{self, FrameKind, nanoseconds};
 use super::line::{
-    AlertsLine, EventLine, Header, LeftOutLine, Line, LookLine, ShownLine, Told, bare_url,
+    AlertsLine, EventLine, Header, LeftOutLine, Line, LookLine, ShownLine, SourceLine, Told,
+    bare_url,
 };
+use super::replay::adapter_of;
 use super::shorthand::Shorthand;
 use super::writer::FileWriter;
 use super::{KEY_EVERY, SHOWN_EVERY, SPAN_MAX};
@@ -43,6 +45,8 @@ pub struct Taken {
 pub struct Recorder {
     file: FileWriter,
     shorthand: Shorthand,
+    /// By source, the metrics that are counted over a span of their own.
+    marked: Vec<BTreeSet<String>>,
     pending: Vec<u8>,
     pending_from: Option<Mono>,
     events: Vec<u8>,
@@ -63,6 +67,7 @@ impl Recorder {
     /// # Errors
     /// When the file cannot be made.
     pub fn create(path: &Path, header: Header) -> Result<Self, RecordingError> {
+        let marked = header.sources.iter().map(counted_long).collect();
         let mut file = FileWriter::create(path)?;
         let mut first = Vec::new();
         let mut lines = Vec::new();
@@ -73,6 +78,7 @@ impl Recorder {
         Ok(Self {
             file,
             shorthand: Shorthand::default(),
+            marked,
             pending: Vec::new(),
             pending_from: None,
             events: Vec::new(),
@@ -133,6 +139,9 @@ impl Recorder {
             self.shown_at = Some(at);
             let mut lines = Vec::new();
             put(&mut lines, &Line::Shown(shown(scopes, at)));
+            for line in self.shorthand.marks(&self.marked) {
+                put(&mut lines, &line);
+            }
             self.frame(FrameKind::Shown, (at, at), &lines, &mut frames);
         }
         put(&mut self.pending, &Line::Look(LookLine { at_ns: nanoseconds(at), wall }));
@@ -263,6 +272,13 @@ impl Witness for Recorder {
         }
         self.look(&observation.scopes, observation.at, observation.wall);
     }
+}
+
+/// The metrics of a source that are counted over a span of their own, and what says that a process
+/// began anew. None where the adapter cannot be read: whoever replays says so.
+fn counted_long(source: &SourceLine) -> BTreeSet<String> {
+    let spans = adapter_of(source).map(|adapter| adapter.spans()).unwrap_or_default();
+    if spans.is_empty() { BTreeSet::new() } else { looked_at(spans.into_keys()) }
 }
 
 /// Signals without reasons and notes, which say nothing about a distant past.

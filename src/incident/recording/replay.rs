@@ -15,13 +15,15 @@ use chrono::{DateTime, Utc};
 
 use crate::diagnosis::{Change, Library, Verdict};
 use crate::incident::Diagnoses;
-use crate::ingest::{Adapter, Adapters, Alerts, Ledger, Observation, SourceFacts, WINDOW};
+use crate::ingest::{
+    Adapter, AdapterError, Adapters, Alerts, Ledger, News, Observation, SourceFacts, WINDOW,
+};
 use crate::signal::{Mono, Snapshot};
 
-use super::decode::{Decoder, Heard};
+use super::decode::{Decoder, Heard, marked_page};
 use super::error::RecordingError;
 use super::frame::{FrameKind, from_nanoseconds};
-use super::line::{AlertsLine, Header, Line, SourceLine};
+use super::line::{AlertsLine, Header, Line, MarksLine, SourceLine};
 use super::reader::{Entry, EventAt, Reader};
 
 /// How long before a moment everything is computed anew: what a predicate with `for 30s` needs, and a
@@ -64,6 +66,13 @@ pub struct Arrival {
     pub past: Trends,
 }
 
+/// Signals as they were shown, and where counters of rare events stood.
+#[derive(Debug, Default)]
+struct Picture {
+    scopes: Vec<Arc<Snapshot>>,
+    marks: Vec<MarksLine>,
+}
+
 /// A recording at one of its moments.
 #[derive(Debug)]
 pub struct Replay {
@@ -73,7 +82,7 @@ pub struct Replay {
     events: Vec<EventAt>,
     alerts: Vec<(Mono, Arc<Alerts>)>,
     /// Pictures of signals that were read, by the place of their frame.
-    shown: BTreeMap<usize, Arc<Vec<Arc<Snapshot>>>>,
+    shown: BTreeMap<usize, Arc<Picture>>,
     decoder: Decoder,
     ledger: Ledger,
     diagnoses: Diagnoses,
@@ -162,6 +171,9 @@ impl Replay {
         let is_from_the_start = self.entry_kind(self.next) != Some(FrameKind::Key);
         let past_end = if is_from_the_start { Mono::START } else { lead_from };
         let past = self.past(target, past_end)?;
+        if !is_from_the_start {
+            self.hear_marks(target, fed_from)?;
+        }
         let mut lead = Trends::new();
         let mut is_fed = false;
         while self.next < self.reader.entries().len() {
@@ -266,13 +278,7 @@ impl Replay {
     /// The signals as they were shown in the hour before `target`, up to `end`. The diagnosis begins
     /// with them.
     fn past(&mut self, target: Mono, end: Mono) -> Result<Trends, RecordingError> {
-        let begin = target - PAST;
-        let entries = self.reader.entries().iter().enumerate();
-        let wanted: BTreeSet<usize> = entries
-            .filter(|(_, entry)| entry.head.kind == FrameKind::Shown)
-            .filter(|(_, entry)| entry.head.to >= begin && entry.head.to < end)
-            .map(|(place, _)| place)
-            .collect();
+        let wanted = self.pictures(target - PAST, end);
         if self.shown.len() > PICTURES_MAX {
             self.shown.retain(|place, _| wanted.contains(place));
         }
@@ -280,7 +286,7 @@ impl Replay {
         let mut walked = Vec::new();
         for place in wanted {
             let at = self.reader.entries()[place].head.to;
-            let scopes = self.picture(place)?;
+            let scopes = self.picture(place)?.scopes.clone();
             if at + HOLD_MAX < target {
                 extend(&mut past, &scopes, at);
             } else {
@@ -290,7 +296,7 @@ impl Replay {
         self.diagnoses = Diagnoses::new(Arc::clone(&self.library));
         self.diagnoses.begin_earlier(&past);
         for (at, scopes) in walked {
-            for snapshot in &*scopes {
+            for snapshot in &scopes {
                 self.diagnoses.of(&snapshot.scope).see(snapshot, None, at);
             }
             extend(&mut past, &scopes, at);
@@ -298,20 +304,56 @@ impl Replay {
         Ok(past)
     }
 
-    fn picture(&mut self, place: usize) -> Result<Arc<Vec<Arc<Snapshot>>>, RecordingError> {
+    /// Lets the counters be counted that reach back farther than the scrapes that are read.
+    fn hear_marks(&mut self, target: Mono, end: Mono) -> Result<(), RecordingError> {
+        let mut instances: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for place in self.pictures(target - PAST, end) {
+            let picture = self.picture(place)?;
+            let mut there: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+            for mark in &picture.marks {
+                there.entry(mark.s).or_default().push(mark.i.clone());
+            }
+            let at = self.reader.entries()[place].head.to;
+            for (source, names) in there {
+                if instances.get(&source) != Some(&names) {
+                    self.ledger.take(source, &News::Instances(names.clone()), at);
+                    instances.insert(source, names);
+                }
+            }
+            let heard: Vec<Heard> = picture.marks.iter().map(marked_page).collect();
+            self.hear(&heard);
+        }
+        Ok(())
+    }
+
+    /// The places of the pictures from one moment up to another.
+    fn pictures(&self, begin: Mono, end: Mono) -> BTreeSet<usize> {
+        let entries = self.reader.entries().iter().enumerate();
+        entries
+            .filter(|(_, entry)| entry.head.kind == FrameKind::Shown)
+            .filter(|(_, entry)| entry.head.to >= begin && entry.head.to < end)
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    fn picture(&mut self, place: usize) -> Result<Arc<Picture>, RecordingError> {
         if let Some(known) = self.shown.get(&place) {
             return Ok(Arc::clone(known));
         }
-        let mut scopes = Vec::new();
+        let mut picture = Picture::default();
         for line in self.reader.lines(place)? {
-            if let Line::Shown(line) = line {
-                let bodies = line.scopes.into_iter();
-                scopes.extend(bodies.map(|body| Arc::new(Snapshot::from(body))));
+            match line {
+                Line::Shown(line) => {
+                    let bodies = line.scopes.into_iter();
+                    picture.scopes.extend(bodies.map(|body| Arc::new(Snapshot::from(body))));
+                }
+                Line::Marks(line) => picture.marks.push(line),
+                _ => {}
             }
         }
-        let scopes = Arc::new(scopes);
-        self.shown.insert(place, Arc::clone(&scopes));
-        Ok(scopes)
+        let picture = Arc::new(picture);
+        self.shown.insert(place, Arc::clone(&picture));
+        Ok(picture)
     }
 }
 
@@ -326,11 +368,11 @@ pub(super) fn start_before(entries: &[Entry], at: Mono) -> usize {
     before.or(cut).map_or(0, |(place, _)| place)
 }
 
-/// How far back a snapshot reaches into what the sources said.
+/// How far back a snapshot reaches into what the sources said, but for counters that are counted over
+/// longer: of those there are marks.
 pub(super) fn reach(sources: &[SourceFacts]) -> Duration {
     let of = |source: &SourceFacts| {
-        let longest = source.adapter.spans().into_values().max().unwrap_or_default();
-        source.window().mul_f64(WINDOW_STRETCH).max(longest).saturating_add(source.interval)
+        source.window().mul_f64(WINDOW_STRETCH).saturating_add(source.interval)
     };
     sources.iter().map(of).max().unwrap_or(WINDOW)
 }
@@ -357,14 +399,7 @@ fn facts(path: &Path, line: &SourceLine) -> Result<SourceFacts, RecordingError> 
         name: line.name.clone(),
         why,
     };
-    let adapter = match &line.adapter_file {
-        Some(text) => {
-            let file = format!("{}.toml", line.adapter);
-            let adapter = Adapter::parse(&line.adapter, &file, text);
-            Arc::new(adapter.map_err(|error| wrong(error.to_string()))?)
-        }
-        None => Adapters::shipped().get(&line.adapter).map_err(|error| wrong(error.to_string()))?,
-    };
+    let adapter = adapter_of(line).map_err(|error| wrong(error.to_string()))?;
     Ok(SourceFacts {
         name: line.name.clone(),
         url: line.url.clone(),
@@ -373,4 +408,15 @@ fn facts(path: &Path, line: &SourceLine) -> Result<SourceFacts, RecordingError> 
         interval: line.interval(),
         timeout: line.timeout(),
     })
+}
+
+/// The adapter that a source is read by: its own file's, else the one that ships with weir.
+pub(super) fn adapter_of(line: &SourceLine) -> Result<Arc<Adapter>, AdapterError> {
+    match &line.adapter_file {
+        Some(text) => {
+            let file = format!("{}.toml", line.adapter);
+            Ok(Arc::new(Adapter::parse(&line.adapter, &file, text)?))
+        }
+        None => Adapters::shipped().get(&line.adapter),
+    }
 }

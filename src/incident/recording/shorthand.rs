@@ -3,7 +3,7 @@
 //! Opens no file and reads no clock. Reads each page once more, with what reads polled pages, so that
 //! it knows the series by number; a series that stands still costs a comparison and no byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ingest::News;
@@ -14,9 +14,9 @@ use crate::signal::{Mono, WATCHED, as_integer};
 use super::column::{Cell, Distances};
 use super::frame::nanoseconds;
 use super::line::{
-    AnsweredLine, FailedLine, InstancesLine, Line, ScrapeLine, SeriesLine, bare_url,
+    AnsweredLine, FailedLine, InstancesLine, Line, MarksLine, ScrapeLine, SeriesLine, bare_url,
 };
-use super::names::text_of;
+use super::names::{metric_of, text_of};
 
 /// Lines of a page that could not be read and are kept as they stood there.
 const BAD_LINES_MAX: usize = 8;
@@ -77,6 +77,9 @@ impl Shorthand {
         match news {
             News::Instances(names) => {
                 source.members.retain(|name, _| names.contains(name));
+                for name in names {
+                    source.members.entry(name.clone()).or_default();
+                }
                 let line = Line::Instances(InstancesLine { s, at_ns, names: names.clone() });
                 source.instances = Some(line.clone());
                 source.undiscovered = None;
@@ -88,7 +91,8 @@ impl Shorthand {
                 vec![line]
             }
             News::Polled { instance, took, outcome } => {
-                let member = source.members.entry(instance.to_string()).or_default();
+                // Nobody listens to an instance that the source does not have.
+                let Some(member) = source.members.get_mut(&**instance) else { return Vec::new() };
                 let place = Place { s, instance, took: *took, at };
                 let lines = match outcome {
                     Ok((body, format)) => member.scrape(&place, body, *format),
@@ -112,6 +116,28 @@ impl Shorthand {
                 vec![line]
             }
         }
+    }
+
+    /// Where the counters stand whose metrics are named, source by source.
+    pub fn marks(&self, wanted: &[BTreeSet<String>]) -> Vec<Line> {
+        let sources =
+            self.sources.iter().filter_map(|(s, source)| Some((s, source, wanted.get(*s)?)));
+        let marked = sources.filter(|(.., wanted)| !wanted.is_empty());
+        let members = marked.flat_map(|(s, source, wanted)| {
+            source.members.iter().map(move |(instance, member)| (*s, instance, member, wanted))
+        });
+        let line = |(s, instance, member, wanted): (usize, &String, &Member, &BTreeSet<String>)| {
+            let at_ns = member.newest.as_ref()?.at_ns;
+            let is_wanted = |one: &&Series| one.is_there && wanted.contains(metric_of(&one.name));
+            let (names, v) = member
+                .series
+                .iter()
+                .filter(is_wanted)
+                .map(|one| (one.name.clone(), between(0.0, one.value)))
+                .unzip();
+            Some(Line::Marks(MarksLine { s, i: instance.clone(), at_ns, names, v }))
+        };
+        members.filter_map(line).collect()
     }
 
     /// Everything that is known as of `at`, for somebody who has seen no line before.

@@ -60,6 +60,12 @@ pub fn page(second: u32, tenant: &str) -> String {
         counted / 2,
         f64::from(second) * 0.1,
     );
+    // Rare, and counted over an hour: the breaker opens once in each of the two processes.
+    let opened = if second > 90 { u32::from(second >= 150) } else { u32::from(second >= 40) };
+    if second >= 40 {
+        let labels = format!("scope=\"{scope}\",to=\"open\"");
+        page = format!("{page}weir_breaker_transitions_total{{{labels}}} {opened}\n");
+    }
     if second % 7 < 3 {
         let labels = format!("scope=\"{scope}\",kind=\"retry\",class=\"throttled\"");
         page = format!("{page}weir_attempts_total{{{labels}}} {counted}\n");
@@ -163,6 +169,8 @@ fn every_moment_comes_out_as_it_was_seen_however_it_is_reached() {
         }
     }
     assert!(steps.step().expect("whole").is_none());
+    let opened = recorded.observations[199].scopes[0].number("breaker_opens_per_hour");
+    assert_eq!(opened, Some(2.0), "the hour reaches back over what is read again");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::flag::wire::SnapshotBody;
 use crate::incident::recording::line::{
-    AlertsLine, AnsweredLine, EventLine, FailedLine, Header, InstancesLine, Line, ScrapeLine,
-    SeriesLine, ShownLine, SourceLine, Told,
+    AlertsLine, AnsweredLine, EventLine, FailedLine, Header, InstancesLine, Line, MarksLine,
+    ScrapeLine, SeriesLine, ShownLine, SourceLine, Told,
 };
 use crate::incident::recording::names::text_of;
 use crate::ingest::exposition::{Format, parse};
@@ -214,6 +214,11 @@ impl Mask {
                 let i = self.instance(&line.i);
                 let names = line.names.iter().map(|name| self.series(name)).collect();
                 Line::Series(SeriesLine { i, names, ..line })
+            }
+            Line::Marks(line) => {
+                let i = self.instance(&line.i);
+                let names = line.names.iter().map(|name| self.series(name)).collect();
+                Line::Marks(MarksLine { i, names, ..line })
             }
             Line::Scrape(line) => {
                 let i = self.instance(&line.i);

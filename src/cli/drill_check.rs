@@ -24,7 +24,7 @@ const MARK_COLUMNS: usize = 5;
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
     /// Whether scenarios show what their files say: evidence, cures, harms; on the virtual clock
-    #[arg(long, conflicts_with_all = ["list", "compare", "headless", "flips", "total"])]
+    #[arg(long, conflicts_with_all = ["list", "compare", "headless", "flips", "total", "record"])]
     check: bool,
     /// Every shipped scenario
     #[arg(long, requires = "check", conflicts_with = "scenarios")]
@@ -81,8 +81,8 @@ fn table(checked: &[Checked], seeds: usize, ok: impl Fn(&Checked) -> bool) -> St
     let scenarios: Vec<_> = checked.chunks(seeds.max(1)).collect();
     let [only] = scenarios[..] else {
         let wrong = scenarios.iter().filter(|runs| !runs.iter().all(&ok));
-        let details: String = wrong.map(|runs| format!("\n{}", detail(runs))).collect();
-        return overview(&scenarios, &ok) + &details;
+        let details = wrong.flat_map(|runs| ["\n".to_owned(), detail(runs)]);
+        return [overview(&scenarios, &ok)].into_iter().chain(details).collect();
     };
     detail(only)
 }

@@ -26,7 +26,7 @@ pub struct GateArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["check", "list", "compare", "headless", "flips", "total", "seed", "scenarios"],
+        conflicts_with_all = ["check", "list", "compare", "headless", "flips", "total", "seed", "scenarios", "record"],
     )]
     pub gate: Option<PathBuf>,
     /// What the application says about its answers, JSON or JSON Lines

@@ -12,11 +12,12 @@ use thiserror::Error;
 use super::observed::Observed;
 use super::report::quantile;
 use super::scenario::Scenario;
-use super::virtual_run::scope_of;
+use super::virtual_run::scopes_of;
 use crate::admission::{FlagError, PLANS, Settings, flag};
 use crate::dialect::Meter;
 use crate::signal::Mono;
 use crate::sim::controls::{backoff_only, budget_only, client_throttling::ClientThrottling};
+use crate::sim::gate::GateConfig;
 use crate::sim::gated::GatedWorld;
 use crate::sim::layers::Stack;
 use crate::sim::model::{GateModel, PassThrough};
@@ -198,7 +199,9 @@ fn play(
     seed: u64,
     surge: &Surge,
 ) -> Result<Seen, FlagError> {
-    let gated = |settings| GatedWorld::new(scope_of(scenario), settings, seed);
+    // A sound gate, whatever is wrong with that of the scenario.
+    let sound = GateConfig::default();
+    let gated = |scopes, settings| GatedWorld::configured(scopes, &sound, settings, seed);
     let layers = scenario.layers.clone();
     Ok(match control {
         Control::None => watch(scenario, layers, PassThrough::default(), seed, surge),
@@ -210,11 +213,12 @@ fn play(
             watch(scenario, layers, ClientThrottling::new(seed), seed, surge)
         }
         Control::BudgetOnly => {
-            let scope = budget_only::scope(scope_of(scenario));
-            let gate = GatedWorld::new(scope, budget_only::settings(), seed);
-            watch(scenario, layers, gate, seed, surge)
+            let scopes = scopes_of(scenario).into_iter().map(budget_only::scope).collect();
+            watch(scenario, layers, gated(scopes, budget_only::settings()), seed, surge)
         }
-        Control::FullAdmission => watch(scenario, layers, gated(contained()?), seed, surge),
+        Control::FullAdmission => {
+            watch(scenario, layers, gated(scopes_of(scenario), contained()?), seed, surge)
+        }
     })
 }
 

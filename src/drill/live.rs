@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::observed::Totals;
 use super::phases::TimedFlip;
-use super::report::{PhaseReport, Report, Span, Verdicts, gravest, side_by_side};
+use super::report::{PhaseReport, Report, Span, Verdicts, gravest, side_by_side, unfinished};
 use super::stage::Stage;
 use super::virtual_run::phases_of;
 use crate::diagnosis::{Diagnoser, Library};
@@ -112,10 +112,7 @@ pub async fn run(
         let mut ended = phase.to;
         if place == last {
             if !control.drain().await? {
-                remarks.push(format!(
-                    "work was still under way {} s after the clients had stopped: the counts are not final",
-                    DRAIN_MAX.as_secs()
-                ));
+                remarks.push(unfinished(DRAIN_MAX));
             }
             ended = zero.elapsed();
         }

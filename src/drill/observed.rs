@@ -19,6 +19,9 @@ use crate::sim::world::WorldCounts;
 pub struct Totals {
     /// Originals that arrived.
     pub originals: u64,
+    /// Originals for which at least one attempt was made, whatever scopes it went to. Unknown where
+    /// only each scope's provider counts.
+    pub originals_attempted: Option<u64>,
     /// Originals that were served.
     pub served: u64,
     /// Requests that arrived at the gate.
@@ -42,6 +45,7 @@ impl From<&Tally> for Totals {
     fn from(tally: &Tally) -> Self {
         Self {
             originals: tally.originals,
+            originals_attempted: None,
             served: tally.originals_served,
             offered: tally.offered,
             admitted: tally.admitted,
@@ -90,8 +94,6 @@ pub struct Observed<G, W> {
     open: BTreeMap<u64, Open>,
     /// The newest request that each original has open.
     current: BTreeMap<u128, u64>,
-    /// The number of the next original: they are counted up in the order in which they arrive.
-    next_original: u128,
     /// The instant of the last call: effects belong to it.
     now: Mono,
 }
@@ -99,14 +101,7 @@ pub struct Observed<G, W> {
 impl<G, W> Observed<G, W> {
     /// Watches `gate` from now on.
     pub(super) const fn new(gate: G, witness: W) -> Self {
-        Self {
-            gate,
-            witness,
-            open: BTreeMap::new(),
-            current: BTreeMap::new(),
-            next_original: 0,
-            now: Mono::START,
-        }
+        Self { gate, witness, open: BTreeMap::new(), current: BTreeMap::new(), now: Mono::START }
     }
 
     /// The gate.
@@ -142,11 +137,7 @@ impl<G, W> Observed<G, W> {
 impl<G: GateModel, W: Witness> GateModel for Observed<G, W> {
     fn handle_request(&mut self, request: &OfferedRequest, now: Mono) {
         self.now = now;
-        let OfferedRequest { id, identity, tokens, deadline, .. } = *request;
-        let is_first = identity >= self.next_original;
-        if is_first {
-            self.next_original = identity + 1;
-        }
+        let OfferedRequest { id, identity, tokens, deadline, is_first, .. } = *request;
         let open = Open { identity, tokens, since: now, is_first, deadline, attempted: false };
         self.witness.offered(&open, now);
         self.open.insert(id, open);
@@ -181,6 +172,7 @@ impl<G: GateModel, W: Witness> GateModel for Observed<G, W> {
                     open.attempted = true;
                 }
             }
+            GateEffect::HangUp { .. } => {}
             GateEffect::Answer { request, answer } => {
                 if let Some(open) = self.close(*request) {
                     self.witness.answered(&open, answer.status, self.now);
@@ -221,6 +213,7 @@ impl Count {
     pub(super) fn totals(&self, clients: &WorldCounts) -> Totals {
         Totals {
             originals: clients.originals,
+            originals_attempted: Some(clients.originals_attempted),
             served: clients.served,
             offered: self.offered,
             admitted: self.admitted,
@@ -294,6 +287,7 @@ mod tests {
             tokens: Tokens(1),
             output: Tokens(0),
             lane: Lane::Interactive,
+            is_first: true,
             backfill: false,
             tenant: 0,
             retry_count: 0,

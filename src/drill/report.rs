@@ -234,6 +234,14 @@ pub(super) fn side_by_side(instances: u32) -> Option<String> {
     (instances > 1).then_some(words)
 }
 
+/// What a drain that came to its bound means.
+pub(super) fn unfinished(bound: Duration) -> String {
+    let seconds = bound.as_secs();
+    format!(
+        "work was still under way {seconds} s after the clients had stopped: the counts are not final"
+    )
+}
+
 /// Unknown, not zero, where there is nothing to divide by.
 #[expect(clippy::cast_precision_loss, reason = "counts of one drill")]
 pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {

@@ -25,6 +25,8 @@ use store::SharedStore;
 
 /// Environment variable that hands the gateway its admin token.
 const TOKEN_VARIABLE: &str = "WEIR_DRILL_ADMIN_TOKEN";
+/// Name of the scenario's copy in the drill's folder.
+const SCENARIO_FILE: &str = "scenario.toml";
 /// Name of the file with the admin token.
 const TOKEN_FILE: &str = "admin-token";
 
@@ -172,7 +174,7 @@ impl Stage {
         let key = provider_key(scenario.upstream.as_ref())?;
         let own_folder = Folder::make()?;
         let folder = own_folder.0.clone();
-        let scenario_file = folder.join(format!("{}.toml", scenario.name));
+        let scenario_file = folder.join(SCENARIO_FILE);
         std::fs::write(&scenario_file, source).map_err(|error| file(&scenario_file, error))?;
         let path = scenario_file.display().to_string();
         let withheld = key.as_ref().map(|(variable, _)| variable.clone());

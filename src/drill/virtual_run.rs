@@ -8,7 +8,9 @@ use chrono::{DateTime, Utc};
 
 use super::observed::{Count, Observed};
 use super::phases::{Phase, TimedFlip, phases};
-use super::report::{LedgerReport, PhaseReport, Report, Span, Verdicts, gravest, side_by_side};
+use super::report::{
+    LedgerReport, PhaseReport, Report, Span, Verdicts, gravest, side_by_side, unfinished,
+};
 use super::scenario::{FIRST_SCOPE, Scenario};
 use crate::admission::{FlagError, Gate, ScopeConfig, Settings};
 use crate::diagnosis::{Diagnoser, Library, Verdict};
@@ -185,6 +187,7 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         let Play { scenario, seed, total, flips } = *play;
         let mut reports = Vec::new();
         let mut set = Vec::new();
+        let mut remarks: Vec<_> = side_by_side(scenario.gate.instances).into_iter().collect();
         let cut = phases_of(scenario, flips, total);
         let last = cut.len().saturating_sub(1);
         let mut after = self.mark();
@@ -196,8 +199,8 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
             let before = after;
             self.oldest_age_max_s = before.queue_oldest_age_s;
             self.until(Mono::from_start(phase.to));
-            if place == last {
-                self.drain();
+            if place == last && !self.drain() {
+                remarks.push(unfinished(DRAIN_MAX));
             }
             let ended = self.world.now().since_start();
             after = self.mark();
@@ -223,7 +226,7 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
             flags: set,
             ledger: Some(ledger),
             virtual_clock: true,
-            remarks: side_by_side(scenario.gate.instances).into_iter().collect(),
+            remarks,
         })
     }
 
@@ -298,10 +301,11 @@ impl<'a, See: FnMut(&Snapshot, Mono)> Run<'a, See> {
         Some(self.diagnosers.entry(scope).or_insert_with(fresh).step(snapshot, now))
     }
 
-    fn drain(&mut self) {
+    /// Whether nothing was left to do.
+    fn drain(&mut self) -> bool {
         self.world.stop();
         let now = self.world.now();
         self.world.gate_mut().gate_mut(now).drain(now);
-        self.world.drain(DRAIN_MAX);
+        self.world.drain(DRAIN_MAX)
     }
 }

@@ -318,7 +318,17 @@ impl GateModel for GatedWorld {
             let Some(id) = waiting.map(|(id, _)| *id) else { continue };
             instance.waiting.remove(&id);
             // Its connection to the provider is closed: the answer finds nobody.
-            self.attempts.retain(|_, (of, attempt)| *of != place || attempt.request != id);
+            let is_its = |(of, attempt): &(usize, AttemptId)| *of == place && attempt.request == id;
+            let open: Vec<_> = self
+                .attempts
+                .iter()
+                .filter(|(_, of)| is_its(of))
+                .map(|(attempt, _)| *attempt)
+                .collect();
+            for attempt in open {
+                self.attempts.remove(&attempt);
+                self.effects.push_back(GateEffect::HangUp { attempt });
+            }
             instance.gate.handle_cancel(id, now);
             return self.translate(place, now);
         }

@@ -3,7 +3,7 @@
 //! Whoever implements [`GateModel`] can be put there: the real gate (`gated`), a control to hold it
 //! against (`controls`), or [`PassThrough`].
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::signal::{Mono, Tokens};
 use crate::sim::arrivals::Lane;
@@ -25,6 +25,8 @@ pub struct OfferedRequest {
     pub output: Tokens,
     /// Its lane.
     pub lane: Lane,
+    /// It is its original's first.
+    pub is_first: bool,
     /// In the batch lane: whether it stands behind production ingest.
     pub backfill: bool,
     /// Its tenant, as an index over the tenants of all callers.
@@ -46,6 +48,11 @@ pub enum GateEffect {
         identity: u128,
         /// Its size.
         tokens: Tokens,
+    },
+    /// Closes the connection of an attempt whose client has gone; no reply is wanted.
+    HangUp {
+        /// The attempt's number.
+        attempt: u64,
     },
     /// Answers a request.
     Answer {
@@ -80,8 +87,6 @@ pub trait GateModel {
 #[derive(Clone, Debug, Default)]
 pub struct PassThrough {
     effects: VecDeque<GateEffect>,
-    /// Requests at the provider whose client has gone.
-    gone: BTreeSet<u64>,
 }
 
 impl GateModel for PassThrough {
@@ -91,15 +96,12 @@ impl GateModel for PassThrough {
     }
 
     fn handle_reply(&mut self, attempt: u64, reply: &Reply, _now: Mono) {
-        if self.gone.remove(&attempt) {
-            return;
-        }
         let answer = AnswerSeen::from(reply);
         self.effects.push_back(GateEffect::Answer { request: attempt, answer });
     }
 
     fn handle_cancel(&mut self, request: u64, _now: Mono) {
-        self.gone.insert(request);
+        self.effects.push_back(GateEffect::HangUp { attempt: request });
     }
 
     fn handle_timeout(&mut self, _now: Mono) {}

@@ -84,6 +84,8 @@ struct Answering {
     attempt: u64,
     scope: usize,
     reply: Reply,
+    /// Nobody waits for it any more, and the provider has stopped.
+    is_over: bool,
 }
 
 /// A run on the virtual clock. Call [`Self::run_until`] as far as the next thing that you want to do
@@ -237,7 +239,9 @@ impl<G: GateModel> World<G> {
     /// No new originals; those that wait for their next try fail now, requests in flight go on.
     pub fn stop(&mut self) {
         self.stopped = true;
-        let goes_on = |event: &Event| matches!(event, Event::Leave { .. } | Event::Reply { .. });
+        let goes_on = |event: &Event| {
+            matches!(event, Event::Leave { .. } | Event::GiveUp { .. } | Event::Reply { .. })
+        };
         for event in self.agenda.split(goes_on) {
             match event {
                 Event::Timer { original } | Event::Start { original } => self.end(original, false),
@@ -261,8 +265,8 @@ impl<G: GateModel> World<G> {
     }
 
     /// Nothing is open, at the clients or at the provider.
-    fn is_idle(&self) -> bool {
-        self.originals.is_empty() && self.answers.is_empty()
+    fn is_idle(&mut self) -> bool {
+        self.originals.is_empty() && self.answers.iter_mut().all(|answering| answering.is_over)
     }
 
     fn next_instant(&self) -> Option<Mono> {
@@ -288,16 +292,29 @@ impl<G: GateModel> World<G> {
             Event::Timer { original } => self.timer_done(original),
             Event::Leave { original } => self.leave(original),
             Event::Reply { slot } => {
-                let Some(Answering { attempt, scope, reply }) = self.answers.take(slot) else {
-                    return;
-                };
-                self.providers[scope].finish(reply.call);
-                self.gate.handle_reply(attempt, &reply, self.now);
+                let Some(answering) = self.answers.take(slot) else { return };
+                self.replied(&answering);
             }
             Event::Run { caller, run } => self.begin_run(caller as usize, run),
             Event::GiveUp { request } => self.give_up(request),
             Event::PutBack { caller, item } => self.put_back(caller as usize, item),
             Event::Redeliver { caller, item } => self.redeliver(caller as usize, item),
+        }
+    }
+
+    fn replied(&mut self, Answering { attempt, scope, reply, is_over }: &Answering) {
+        if !is_over {
+            self.providers[*scope].finish(reply.call);
+            self.gate.handle_reply(*attempt, reply, self.now);
+        }
+    }
+
+    /// The connection of an attempt is closed. A provider that goes on all the same has an answer that
+    /// finds nobody.
+    fn hang_up(&mut self, attempt: u64) {
+        let answering = self.answers.iter_mut().find(|answering| answering.attempt == attempt);
+        if let Some(answering) = answering {
+            answering.is_over = !self.providers[answering.scope].hang_up(answering.reply.call);
         }
     }
 
@@ -309,6 +326,7 @@ impl<G: GateModel> World<G> {
                 Some(GateEffect::Attempt { attempt, identity, .. }) => {
                     self.attempt(attempt, identity);
                 }
+                Some(GateEffect::HangUp { attempt }) => self.hang_up(attempt),
                 Some(GateEffect::Answer { request, answer }) => {
                     let Some(index) = self.requests.remove(request) else {
                         panic!("the gate answered request {request} that does not wait");

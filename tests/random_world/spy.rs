@@ -174,6 +174,7 @@ impl GateModel for Spy {
         let effect = self.gate.poll_effect()?;
         match &effect {
             GateEffect::Attempt { attempt, identity, .. } => self.attempted(*attempt, *identity),
+            GateEffect::HangUp { .. } => {}
             GateEffect::Answer { request, .. } => self.gone(*request),
         }
         Some(effect)

@@ -15,6 +15,8 @@ pub(super) struct Course {
     pub first: Option<Mono>,
     /// Since when it has been true, if it is at the end.
     pub since: Option<Mono>,
+    /// Whether it was true at the last look before the instant from which it counts.
+    pub was: bool,
     /// What it read last, or why it could read nothing.
     pub last: String,
 }
@@ -67,11 +69,12 @@ impl Follower {
         });
         scope.ring.push(Arc::new(complete(snapshot)), at);
         let evidence = scope.watch.step(&scope.ring, at);
-        if at < self.from {
-            return;
-        }
         for (course, place) in scope.courses.iter_mut().zip(&self.places) {
             let Some(seen) = evidence.get(*place) else { continue };
+            if at < self.from {
+                course.was = seen.state == Truth::True;
+                continue;
+            }
             if seen.state == Truth::True {
                 course.first.get_or_insert(at);
                 course.since.get_or_insert(at);

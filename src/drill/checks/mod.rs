@@ -14,13 +14,13 @@ use super::report::Report;
 use super::scenario::Scenario;
 use super::virtual_run::{self, Play};
 use crate::admission::FlagError;
-use crate::diagnosis::{Library, Predicate};
+use crate::diagnosis::{HEALTHY, Library, Predicate};
 use crate::signal::Mono;
 
 mod follow;
 pub(super) mod spec;
 
-use follow::Follower;
+use follow::{Course, Follower};
 pub use spec::{Cure, Expect, Flip, Ground, Harm, Worse};
 
 /// A flip is made this long after the onset, when the incident is in full swing.
@@ -164,8 +164,11 @@ impl<'a> Check<'a> {
         let mut incident = Follower::new(&expect.evidence, self.paths(Ground::Incident), *onset);
         let total = self.length();
         let report = self.play(total, &[], true, &mut incident)?;
-        let firsts = incident.courses().into_iter().map(|course| (course.first, course.last));
+        let courses = incident.courses();
+        let was_so = expect.cause != HEALTHY && all_were_so(&courses);
+        let firsts = courses.into_iter().map(|course| (course.first, course.last));
         let evidence = moments(&expect.evidence, firsts, *onset, expect.within);
+        let evidence = if was_so { nothing_new(evidence, "onset") } else { evidence };
         let verdict = said(&expect.cause, &report);
         let (cures, remedied) = self.cures()?;
         let grounds = (&incident, remedied.as_ref());
@@ -199,10 +202,13 @@ impl<'a> Check<'a> {
             let mut follower = Follower::new(&cure.back, paths, self.flip_at);
             let flips = timed(&cure.flip, self.flip_at);
             let report = self.play(total, &flips, true, &mut follower)?;
-            let since = follower.courses().into_iter().map(|course| (course.since, course.last));
+            let courses = follower.courses();
+            let was_so = all_were_so(&courses);
+            let since = courses.into_iter().map(|course| (course.since, course.last));
+            let back = moments(&cure.back, since, self.flip_at, cure.within);
             checked.push(CureChecked {
                 flip: cure.flip.name(),
-                back: moments(&cure.back, since, self.flip_at, cure.within),
+                back: if was_so { nothing_new(back, "flip") } else { back },
                 verdict: said(&self.scenario.expect.after_cure, &report),
             });
             first.get_or_insert(follower);
@@ -257,6 +263,21 @@ impl<'a> Check<'a> {
 fn timed(flip: &Flip, at: Duration) -> Vec<TimedFlip> {
     let flags = flip.flags.iter().cloned();
     flags.map(|(key, value)| TimedFlip { at, key, value }).collect()
+}
+
+/// Whether what is claimed to come true was true already, all of it: then it tells nothing.
+fn all_were_so(courses: &[Course]) -> bool {
+    !courses.is_empty() && courses.iter().all(|course| course.was)
+}
+
+/// The same claims, none of which counts.
+fn nothing_new(moments: Vec<Moment>, event: &str) -> Vec<Moment> {
+    let so = |moment| Moment {
+        passed: false,
+        last: format!("all of it was true before the {event} as well"),
+        ..moment
+    };
+    moments.into_iter().map(so).collect()
 }
 
 /// When each predicate came true, counted from `from`.

@@ -82,12 +82,18 @@ impl GateFile {
         let of_ledger = |read: fn(&LedgerReport) -> Option<f64>| ledger.as_ref().and_then(read);
         let price = self.usd_per_million_tokens;
         let cost = ledger.zip(price).map(|(ledger, price)| count(ledger.tokens_sent) * price / 1e6);
-        let reached = ledger.and_then(|ledger| ratio(ledger.originals, originals));
+        // Of several providers each counts the originals that fell back to it, so the sum is no count.
+        let counted = ledger.filter(|_| self.scenario.providers.is_empty());
+        let counted = counted.map(|ledger| ledger.originals);
+        let attempted = report.totals.originals_attempted.or(counted);
+        let reached = attempted.and_then(|attempted| ratio(attempted, originals));
+        let amplification = ledger.zip(attempted);
+        let amplification = amplification.and_then(|(ledger, of)| ratio(ledger.attempts, of));
         [
             (Measure::AcceptanceShare, reached),
             (Measure::ServedShare, ratio(served, originals)),
             (Measure::ShedShare, ratio(shed, offered)),
-            (Measure::Amplification, of_ledger(|ledger| ratio(ledger.attempts, ledger.originals))),
+            (Measure::Amplification, amplification),
             (Measure::LatencyAdmittedP95, latency(0.95, admitted)),
             (Measure::LatencyAdmittedP99, latency(0.99, admitted)),
             (Measure::LatencyOfferedP95, latency(0.95, all)),
@@ -111,7 +117,9 @@ impl GateFile {
             figures.extend(quality);
             let asked = self.bounds.iter().filter(|bound| on_virtual_clock || bound.live);
             let bounds: Vec<_> = asked.map(|bound| bound.judge(&figures)).collect();
-            let passed = bounds.iter().all(|bound| bound.state == State::Kept);
+            // What was held against nothing has not passed.
+            let kept = |bound: &Judged| bound.state == State::Kept;
+            let passed = !bounds.is_empty() && bounds.iter().all(kept);
             Run { seed: *seed, passed, bounds }
         };
         let runs: Vec<_> = self.seeds.iter().zip(runs).map(judge).collect();

@@ -61,6 +61,7 @@ fn figures_are_of_originals_requests_and_the_ledger() {
     latency[0] = 100;
     let totals = Totals {
         originals: 100,
+        originals_attempted: None,
         served: 40,
         offered: 400,
         admitted: 100,

@@ -31,6 +31,7 @@ fn request(id: u64, scope: usize) -> OfferedRequest {
         tokens: Tokens(100),
         output: Tokens(0),
         lane: Lane::Interactive,
+        is_first: true,
         backfill: false,
         tenant: 0,
         retry_count: 0,
@@ -70,7 +71,7 @@ fn answer_all(world: &mut GatedWorld, reply: &Reply, now: Mono) -> usize {
     let wanted = effects(world);
     let attempts = wanted.iter().filter_map(|effect| match effect {
         GateEffect::Attempt { attempt, .. } => Some(*attempt),
-        GateEffect::Answer { .. } => None,
+        GateEffect::Answer { .. } | GateEffect::HangUp { .. } => None,
     });
     attempts.map(|attempt| world.handle_reply(attempt, reply, now)).count()
 }

@@ -183,8 +183,8 @@ impl<T> Slots<T> {
         Some(thing)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
                     prop_assert_eq!(slots.take(slot), Some(n));
                     prop_assert_eq!(slots.take(slot), None);
                 }
-                prop_assert_eq!(slots.is_empty(), held.is_empty());
+                prop_assert_eq!(slots.iter_mut().count(), held.len());
             }
         }
     }

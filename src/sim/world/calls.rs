@@ -156,6 +156,7 @@ impl<G: GateModel> World<G> {
                 original.course.retried |= is_retry;
                 let caller = &self.callers[original.told.source.0];
                 original.asked = place.scope.map_or(original.scope, |to| caller.fallbacks[to]);
+                let is_first = original.course.walk.distinct() == 0;
                 original.course.walk.sent(original.asked, self.now);
                 self.tallies[original.scope].called(&original.told, &place);
                 self.tallies[original.asked].sent(&original.told, is_retry, self.now);
@@ -172,6 +173,7 @@ impl<G: GateModel> World<G> {
                     tokens,
                     output,
                     lane,
+                    is_first,
                     backfill: original.backfill,
                     tenant: caller.tenants_before + tenant,
                     retry_count: place.retry_count(),
@@ -244,7 +246,7 @@ impl<G: GateModel> World<G> {
             provider.handle_request(&call, self.now)
         };
         let at = self.now + reply.latency;
-        let slot = self.answers.put(Answering { attempt, scope, reply });
+        let slot = self.answers.put(Answering { attempt, scope, reply, is_over: false });
         self.agenda.schedule(at, Event::Reply { slot });
     }
 }

@@ -81,8 +81,8 @@ fn table(checked: &[Checked], seeds: usize, ok: impl Fn(&Checked) -> bool) -> St
     let scenarios: Vec<_> = checked.chunks(seeds.max(1)).collect();
     let [only] = scenarios[..] else {
         let wrong = scenarios.iter().filter(|runs| !runs.iter().all(&ok));
-        let details = wrong.flat_map(|runs| ["\n".to_owned(), detail(runs)]);
-        return [overview(&scenarios, &ok)].into_iter().chain(details).collect();
+        let begun = overview(&scenarios, &ok);
+        return wrong.fold(begun, |text, runs| text + "\n" + &detail(runs));
     };
     detail(only)
 }

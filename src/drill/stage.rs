@@ -71,7 +71,7 @@ pub enum Part {
     /// The simulated provider.
     Provider,
     /// One of the admission gateways, by its number from 0.
-    Gateway(usize),
+    Gateway(u32),
     /// The layers above it.
     Clients,
 }
@@ -266,10 +266,13 @@ impl Stage {
                 None => std::future::pending().await,
             }
         };
-        let gateways = self.gateways.iter_mut().map(|gateway| Box::pin(gateway.child.wait()));
+        let numbered = (0..).zip(self.gateways.iter_mut());
+        let gateways = numbered.map(|(number, gateway)| {
+            Box::pin(async move { (Part::Gateway(number), gateway.child.wait().await) })
+        });
         let (part, ended) = tokio::select! {
             ended = provider => (Part::Provider, ended),
-            (ended, number, _) = select_all(gateways) => (Part::Gateway(number), ended),
+            (ended, ..) = select_all(gateways) => ended,
             ended = self.clients.child.wait() => (Part::Clients, ended),
         };
         (part, ended.map_or_else(|error| error.to_string(), |status| status.to_string()))
@@ -291,10 +294,9 @@ impl Stage {
                 self.provider = Some(again.0);
             }
             (Part::Provider, None) => {}
-            (Part::Gateway(place), _) => {
-                let number = u32::try_from(place).expect("there are 16 at most");
+            (Part::Gateway(number), _) => {
                 let again = launch_gateway(&self.launcher, &self.secrets, number).await?;
-                self.gateways[place] = again.0;
+                self.gateways[number as usize] = again.0;
             }
             (Part::Clients, _) => {
                 let at = (&gateways[..], *clients);

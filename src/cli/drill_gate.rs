@@ -176,6 +176,7 @@ fn spread(bounds: &[&Judged]) -> String {
     let figure = |value: &f64| match value.abs() {
         whole if whole.fract() == 0.0 => format!("{value}"),
         small if small < 1.0 => format!("{value:.4}"),
+        small if small < 10.0 => format!("{value:.3}"),
         _ => format!("{value:.2}"),
     };
     match (values.first(), values.last()) {

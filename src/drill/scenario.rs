@@ -449,6 +449,7 @@ mod tests {
         );
         check("plan = \"contain\"", "plan = \"pray\"", "`cures[0].plan`: no plan `pray`; contain");
         check("start = 3_000", "start = -1", "`provider.requests.start`: invalid value");
+        check("nested-retries\"\nafter", "nested-retry\"\nafter", "no cause `nested-retry`");
         check("tries = 3", "tries = 0", "`layers.sdk.tries`: 0 is out of bounds");
         check("max_attempts_configured = 3", "max_attempts_configured = 0", "1 to 20");
         check("[expect]", "[gate]\ninstances = 99\n[expect]", "`gate.instances`: 99 is out of");

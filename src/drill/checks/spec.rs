@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::diagnosis::Predicate;
+use crate::diagnosis::{HEALTHY, INSUFFICIENT, Predicate};
 use crate::drill::scenario::{Flags, Wrong, flip_flags, seconds, wrong};
+use crate::runbook;
 use crate::signal::definition;
 
 /// Within this long after the onset evidence appears, unless the file says otherwise.
@@ -168,8 +169,23 @@ impl Default for OneOrMany {
     }
 }
 
+/// Refuses a cause that no shipped runbook is about.
+fn staged(key: &str, cause: &str) -> Result<(), Wrong> {
+    let library = runbook::embedded();
+    let is_cause = |id: &str| library.cause(id).is_some();
+    if is_cause(cause) || cause == HEALTHY || cause == INSUFFICIENT {
+        return Ok(());
+    }
+    let causes = library.books().map(|book| book.id.as_str()).filter(|id| is_cause(id));
+    let causes: Vec<_> = causes.collect();
+    Err(wrong(key, format!("no cause `{cause}`"), &causes.join(", ")))
+}
+
 /// Reads `[expect]`.
 pub(in crate::drill) fn expect(raw: RawExpect) -> Result<Expect, Wrong> {
+    for (key, cause) in [("expect.cause", &raw.cause), ("expect.after_cure", &raw.after_cure)] {
+        staged(key, cause)?;
+    }
     Ok(Expect {
         evidence: predicates("expect.evidence", &raw.evidence)?,
         within: seconds("expect.within_s", raw.within_s.unwrap_or(EVIDENCE_WITHIN_S))?,

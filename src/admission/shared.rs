@@ -63,6 +63,23 @@ pub struct Claim {
     pub rules: Rules,
 }
 
+impl Claim {
+    /// A report that moves nothing, to hear the shared state without asking for anything.
+    #[must_use]
+    pub fn idle_report(&self) -> Report {
+        Report {
+            receipt: None,
+            reserved: self.demand,
+            charged: None,
+            outcome: Outcome::Neither,
+            readings: Vec::new(),
+            limits: self.limits.clone(),
+            in_flight: self.in_flight,
+            rules: self.rules,
+        }
+    }
+}
+
 /// The rules of the shared state; the same in every instance of one configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {

@@ -155,20 +155,6 @@ fn good(meters: Vec<MeterReading>) -> Head {
     }
 }
 
-/// A report that moves nothing.
-fn idle(claim: &Claim) -> Report {
-    Report {
-        receipt: None,
-        reserved: claim.demand,
-        charged: None,
-        outcome: Outcome::Neither,
-        readings: Vec::new(),
-        limits: claim.limits.clone(),
-        in_flight: 0,
-        rules: claim.rules,
-    }
-}
-
 #[test]
 fn nothing_starts_without_a_grant_and_what_it_cost_is_settled_at_the_end() {
     let mut kept = Kept::with_tpm(60_000.0);
@@ -198,7 +184,7 @@ fn prime(kept: &mut Kept) {
     let attempt = AttemptId { request: gone, number: 1 };
     kept.gate.handle_cancel(gone, Mono::START);
     kept.drain();
-    let mirror = kept.pool.report("setup", &idle(&claim), Mono::START);
+    let mirror = kept.pool.report("setup", &claim.idle_report(), Mono::START);
     let why = Binding::Pause;
     let wait = Verdict::Wait { at_least: Duration::ZERO, why };
     kept.verdict(attempt, claim.demand, Some((wait, mirror)), Mono::START);

@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use super::{Keeper, KeeperError};
 use crate::admission::{Claim, Mirror, Report, Rules, Verdict};
 use crate::signal::Mono;
-use crate::sim::gate::GateFaults;
+use crate::sim::gate::{GateFaults, HELD_VERDICT};
 
 /// What errors call it.
 const SERVER: &str = "the drill's faulty store";
@@ -80,10 +80,13 @@ impl Keeper for FaultyKeeper {
         claim: &'a Claim,
     ) -> BoxFuture<'a, Result<(Verdict, Mirror), KeeperError>> {
         async move {
-            let (verdict, mirror) = self.pass(self.inner.claim(scope, claim)).await?;
-            let is_held = self.faults.held_breaker(&claim.rules, self.now()).is_some();
-            let verdict = if is_held { crate::sim::gate::HELD_VERDICT } else { verdict };
-            Ok((verdict, self.hold(mirror, &claim.rules)))
+            // Whom the breaker holds back asks for nothing.
+            if self.faults.held_breaker(&claim.rules, self.now()).is_some() {
+                let idle = claim.idle_report();
+                let mirror = self.pass(self.inner.report(scope, &idle)).await?;
+                return Ok((HELD_VERDICT, self.hold(mirror, &claim.rules)));
+            }
+            self.pass(self.inner.claim(scope, claim)).await
         }
         .boxed()
     }

@@ -164,11 +164,15 @@ impl Store {
             Question::Claim { attempt, claim } => {
                 let demand = claim.demand;
                 let held = self.faults.held_breaker(&claim.rules, now);
-                let answer = reaches.then(|| pool.claim(&name, &claim, now));
-                let answer = answer.filter(|_| is_heard).map(|(verdict, mirror)| match held {
-                    None => (verdict, mirror),
-                    Some((held, left)) => (HELD_VERDICT, held.in_mirror(mirror, left)),
+                // Whom the breaker holds back asks for nothing.
+                let answer = reaches.then(|| match held {
+                    None => pool.claim(&name, &claim, now),
+                    Some((held, left)) => {
+                        let mirror = pool.report(&name, &claim.idle_report(), now);
+                        (HELD_VERDICT, held.in_mirror(mirror, left))
+                    }
                 });
+                let answer = answer.filter(|_| is_heard);
                 Told::Verdict { attempt, demand, answer }
             }
             Question::Report(report) => {

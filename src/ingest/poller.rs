@@ -160,7 +160,7 @@ impl Poller {
     }
 
     /// The same, with somebody who is told everything that is heard.
-    pub(crate) fn begin<F, R>(
+    pub fn begin<F, R>(
         config: PollConfig,
         fetch: F,
         observations: watch::Sender<Option<Arc<Observation>>>,

@@ -1,10 +1,12 @@
 //! A recorder on a thread of its own, so that a slow disk delays no look and no screen.
 //!
-//! What it is told waits in a bounded queue. When that is full a scrape is left out and counted: a
-//! reader sees a gap, as if the scrape had failed.
+//! What it is told waits in a queue that is bounded in messages and in bytes. When that is full a scrape
+//! is left out and counted: a reader sees a gap, as if the scrape had failed. Which instances a source
+//! has is told later then, before anything else of that source: without it nothing of them is recorded.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -20,6 +22,8 @@ use super::recorder::{Recorder, Taken};
 
 /// What may wait to be written: a few seconds of many sources.
 const WAITING_MAX: usize = 1024;
+/// Bytes of pages that may wait. One page may be larger, where nothing else waits.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 enum Message {
     Heard(usize, Box<News>, Mono),
@@ -34,7 +38,16 @@ enum Message {
 #[derive(Clone, Debug)]
 pub struct Tape {
     sender: SyncSender<Message>,
-    left_out: Arc<AtomicU64>,
+    queue: Arc<Queue>,
+    /// By source, the newest list of its instances that found no room.
+    owed: BTreeMap<usize, (News, Mono)>,
+}
+
+/// What both ends of the queue know of it.
+#[derive(Debug, Default)]
+struct Queue {
+    left_out: AtomicU64,
+    bytes: AtomicUsize,
 }
 
 /// A recorder at work.
@@ -49,10 +62,10 @@ impl RecordingThread {
     #[must_use]
     pub fn start(recorder: Recorder, on_end: impl FnOnce(String) + Send + 'static) -> Self {
         let (sender, inbox) = sync_channel(WAITING_MAX);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&left_out);
-        let thread = std::thread::spawn(move || work(recorder, &inbox, &counted, on_end));
-        Self { thread, tape: Tape { sender, left_out } }
+        let queue = Arc::new(Queue::default());
+        let other_end = Arc::clone(&queue);
+        let thread = std::thread::spawn(move || work(recorder, &inbox, &other_end, on_end));
+        Self { thread, tape: Tape { sender, queue, owed: BTreeMap::new() } }
     }
 
     /// The way to it.
@@ -78,15 +91,18 @@ impl RecordingThread {
 fn work(
     mut recorder: Recorder,
     inbox: &Receiver<Message>,
-    left_out: &AtomicU64,
+    queue: &Queue,
     on_end: impl FnOnce(String),
 ) -> Result<Taken, RecordingError> {
     let mut on_end = Some(on_end);
     while let Ok(message) = inbox.recv() {
         match message {
-            Message::Heard(source, news, at) => recorder.hear(source, &news, at),
+            Message::Heard(source, news, at) => {
+                recorder.hear(source, &news, at);
+                queue.bytes.fetch_sub(bytes_of(&news), Ordering::Relaxed);
+            }
             Message::Observed(observation) => {
-                let count = left_out.swap(0, Ordering::Relaxed);
+                let count = queue.left_out.swap(0, Ordering::Relaxed);
                 if count > 0 {
                     recorder.left_out(count);
                 }
@@ -110,12 +126,45 @@ fn work(
     recorder.finish()
 }
 
+/// What a page weighs in the queue. Everything else that is heard is small.
+fn bytes_of(news: &News) -> usize {
+    match news {
+        News::Polled { outcome: Ok((body, _)), .. } => body.len(),
+        _ => 0,
+    }
+}
+
 impl Tape {
+    /// Whether there was room. One whose thread has ended has nobody who would miss it.
+    fn fits(&self, message: Message) -> bool {
+        !matches!(self.sender.try_send(message), Err(TrySendError::Full(_)))
+    }
+
     fn send(&self, message: Message) {
-        // One whose thread has ended has nobody who would miss it.
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(message) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+        if !self.fits(message) {
+            self.queue.left_out.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn send_news(&self, source: usize, news: &News, at: Mono) -> bool {
+        let bytes = bytes_of(news);
+        let before = self.queue.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = before == 0 || before.saturating_add(bytes) <= WAITING_BYTES_MAX;
+        let is_sent = has_room && self.fits(Message::Heard(source, Box::new(news.clone()), at));
+        if !is_sent {
+            self.queue.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_sent
+    }
+
+    /// Tells the instances that a source has by now, and says whether nothing is owed any more.
+    fn settle(&mut self, source: usize) -> bool {
+        let Some((news, at)) = self.owed.get(&source) else { return true };
+        let is_settled = self.send_news(source, news, *at);
+        if is_settled {
+            self.owed.remove(&source);
+        }
+        is_settled
     }
 
     /// Something happened.
@@ -136,10 +185,66 @@ impl Tape {
 
 impl Witness for Tape {
     fn heard(&mut self, source: usize, news: &News, at: Mono) {
-        self.send(Message::Heard(source, Box::new(news.clone()), at));
+        if matches!(news, News::Instances(_)) {
+            self.owed.insert(source, (news.clone(), at));
+            self.settle(source);
+        } else if !self.settle(source) || !self.send_news(source, news, at) {
+            self.queue.left_out.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn observed(&mut self, observation: &Arc<Observation>) {
+        for source in self.owed.keys().copied().collect::<Vec<_>>() {
+            self.settle(source);
+        }
         self.send(Message::Observed(Arc::clone(observation)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{at, polled};
+    use super::*;
+
+    /// A queue that nobody empties.
+    fn tape(room: usize) -> (Tape, Receiver<Message>) {
+        let (sender, inbox) = sync_channel(room);
+        (Tape { sender, queue: Arc::default(), owed: BTreeMap::new() }, inbox)
+    }
+
+    fn instances(name: &str) -> News {
+        News::Instances(vec![name.to_owned()])
+    }
+
+    #[test]
+    fn pages_are_left_out_by_their_bytes() {
+        let (mut tape, inbox) = tape(WAITING_MAX);
+        let page = polled(Ok("x".repeat(WAITING_BYTES_MAX / 4)));
+        for _ in 0..7 {
+            tape.heard(0, &page, at(1));
+        }
+        assert_eq!(inbox.try_iter().count(), 4);
+        assert_eq!(tape.queue.left_out.load(Ordering::Relaxed), 3);
+        assert_eq!(tape.queue.bytes.load(Ordering::Relaxed), WAITING_BYTES_MAX);
+    }
+
+    #[test]
+    fn instances_that_find_no_room_are_told_before_what_they_say() {
+        let (mut tape, inbox) = tape(2);
+        for _ in 0..3 {
+            tape.heard(1, &polled(Ok(String::new())), at(1));
+        }
+        tape.heard(0, &instances("a"), at(2));
+        tape.heard(0, &instances("b"), at(3));
+        tape.heard(0, &polled(Ok(String::new())), at(4));
+        assert_eq!(tape.queue.left_out.load(Ordering::Relaxed), 2, "two pages");
+        assert_eq!(inbox.try_iter().count(), 2);
+        tape.heard(0, &polled(Ok(String::new())), at(5));
+        let told: Vec<_> = inbox.try_iter().collect();
+        let [Message::Heard(0, first, since), Message::Heard(0, second, _)] = &told[..] else {
+            panic!("{} messages", told.len())
+        };
+        assert!(matches!(&**first, News::Instances(names) if names == &["b"]) && *since == at(3));
+        assert!(matches!(&**second, News::Polled { .. }));
     }
 }

@@ -66,6 +66,6 @@ pub fn play(
     let mut recorder = Recorder::create(path, header)?;
     let play = Play { scenario, seed, total, flips };
     let report = virtual_run::record(&play, library, &mut recorder)?;
-    record::say(Ok(recorder.finish()?));
+    record::say(recorder.finish());
     Ok(report)
 }

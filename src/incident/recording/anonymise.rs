@@ -2,11 +2,12 @@
 //!
 //! Each name becomes a word with a number, the same one wherever it stands (`tenant-1`). What a label
 //! says is kept only where the label is on the list of those whose values come out of programs
-//! (`status`, `lane`, `le`); every other value is a name. Texts that a person typed are taken out, and
+//! (`status`, `lane`, `le`), and on no alert; every other value is a name, and so is every instance. Texts that a person typed are taken out, and
 //! what stands in quotes in a text of a program. What is not promised is said: names of metrics and
 //! labels stay, and so does an adapter's own file, because nothing could be read without it; amounts
 //! and times stay as they were, and may tell who it was to somebody who knows them.
 
+mod labels;
 mod mask;
 mod texts;
 

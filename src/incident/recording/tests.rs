@@ -12,7 +12,9 @@ use crate::diagnosis::{Book, Library, Node, Outcome, Predicate, Step};
 use crate::incident::Event;
 use crate::ingest::exposition::Format;
 use crate::ingest::prometheus::Answers;
-use crate::ingest::{Adapter, Ledger, News, ONLY, SourceFacts};
+use crate::ingest::{
+    Adapter, Alert, AlertState, Alerts, Ledger, News, ONLY, Severity, SourceFacts,
+};
 use crate::signal::Mono;
 
 mod files;
@@ -55,7 +57,7 @@ pub fn page(second: u32, tenant: &str) -> String {
          weir_offered_total{{scope=\"{scope}\",lane=\"interactive\"}} {counted}\n\
          weir_originals_total{{scope=\"{scope}\",lane=\"interactive\"}} {}\n\
          weir_attempts_total{{scope=\"{scope}\",kind=\"first\",class=\"ok\"}} {}\n\
-         other_seconds_sum{{tenant=\"{tenant}\"}} {}\n",
+         other_seconds_sum{{tenant=\"{tenant}\",handler=\"/{tenant}/v1/x\",source=\"{tenant}\"}} {}\n",
         counted / 2,
         counted / 2,
         f64::from(second) * 0.1,
@@ -79,6 +81,30 @@ pub fn polled(outcome: Result<String, &str>) -> News {
         took: Duration::from_millis(3),
         outcome: outcome.map(|body| (body.into_bytes(), Format::Text)).map_err(ToOwned::to_owned),
     }
+}
+
+/// What an Alertmanager tells of a tenant, on labels that mean something else on a metrics page.
+pub fn alerts(tenant: &str) -> Arc<Alerts> {
+    let labels = ["from", "kind", "reason", "source", "tenant", "to", "type"];
+    let alert = Alert {
+        id: format!("id of {tenant}"),
+        name: "Slow".to_owned(),
+        severity: Severity::Warning,
+        state: AlertState::Firing,
+        labels: labels.map(|label| (label.to_owned(), tenant.to_owned())).into(),
+        summary: Some(format!("{tenant} is slow")),
+        since: None,
+        silenced_by: Vec::new(),
+    };
+    Arc::new(Alerts {
+        source: format!("pages {tenant}").into(),
+        at: Some(at(1)),
+        error: None,
+        alerts: vec![alert],
+        silences: Vec::new(),
+        left_out: 0,
+        alerts_cut: 0,
+    })
 }
 
 /// A recording, and the observations as they were made while it was.
@@ -108,6 +134,9 @@ pub fn record(seconds: u32, tenant: &str) -> Recorded {
         };
         let seen = hear(&mut recorder, &news, at(second));
         recorder.look(&seen.scopes, seen.at, seen.wall);
+        if second == 2 {
+            recorder.alert(&alerts(tenant), seen.at);
+        }
         if second == 20 {
             let note = Event::Note { actor: "alice".to_owned(), text: format!("saw {tenant}") };
             recorder.tell(Told::Journal(note), seen.wall);

@@ -1,6 +1,6 @@
-//! Which words are names, and what stands in their place.
+//! Which words are names, and what stands in their place. What is not known to name nobody is a name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flag::wire::SnapshotBody;
 use crate::incident::recording::line::{
@@ -11,111 +11,9 @@ use crate::incident::recording::names::text_of;
 use crate::ingest::exposition::{Format, parse};
 use serde_json::Value as Json;
 
+use super::labels::{is_common, kind, stays};
 use super::texts::{REMOVED, Words, event, hosts};
 
-/// Labels whose values come out of programs and name nobody.
-const KEPT_LABELS: &[&str] = &[
-    "action",
-    "asked",
-    "attempt",
-    "cause",
-    "class",
-    "code",
-    "decision",
-    "direction",
-    "envoy_response_code",
-    "envoy_response_code_class",
-    "error_code",
-    "error_type",
-    "evidence",
-    "exception_class",
-    "exception_status",
-    "finished_reason",
-    "flag",
-    "from",
-    "gen_ai_operation_name",
-    "gen_ai_token_type",
-    "handler",
-    "kind",
-    "lane",
-    "layer",
-    "le",
-    "meter",
-    "method",
-    "mode",
-    "outcome",
-    "phase",
-    "quantile",
-    "reason",
-    "request_type",
-    "response_source",
-    "result",
-    "severity",
-    "source",
-    "stage",
-    "state",
-    "status",
-    "status_code",
-    "status_class",
-    "store",
-    "to",
-    "token_type",
-    "type",
-    "unit",
-    "version",
-    "window",
-];
-/// Labels whose names are words of their own for what they name.
-const WORDS: &[(&str, &str)] = &[
-    ("tenant", "tenant"),
-    ("team", "tenant"),
-    ("team_alias", "tenant"),
-    ("consumer", "tenant"),
-    ("user", "tenant"),
-    ("end_user", "tenant"),
-    ("customer", "tenant"),
-    ("org", "tenant"),
-    ("api_key", "key"),
-    ("api_key_alias", "key"),
-    ("hashed_api_key", "key"),
-    ("key", "key"),
-    ("virtual_key", "key"),
-    ("virtual_key_name", "key"),
-    ("virtual_key_id", "key"),
-    ("instance", "host"),
-    ("host", "host"),
-    ("hostname", "host"),
-    ("pod", "host"),
-    ("node", "host"),
-    ("server", "host"),
-    ("endpoint", "host"),
-    ("url", "host"),
-    ("api_base", "host"),
-    ("scope", "scope"),
-    ("model", "model"),
-    ("model_id", "model"),
-    ("model_name", "model"),
-];
-/// Names that everybody's are called, of sources, environments and listeners.
-const COMMON: &[&str] = &[
-    "admin",
-    "gateway",
-    "provider",
-    "clients",
-    "weir",
-    "litellm",
-    "envoy",
-    "production",
-    "staging",
-    "drill",
-    "dev",
-    "development",
-    "test",
-    "virtual",
-];
-/// What adapters tell the paths of an API by, and a path of which nothing else is left.
-const API: &str = "/v1/";
-const API_PATH: &str = "/v1/path";
 /// Facts of a drill, which name nobody.
 const KEPT_FACTS: &[&str] = &["scenario", "seed", "onset_s", "seconds", "clock"];
 
@@ -123,20 +21,19 @@ const KEPT_FACTS: &[&str] = &["scenario", "seed", "onset_s", "seconds", "clock"]
 #[derive(Debug)]
 pub struct Mask {
     words: Words,
+    /// Values of labels that stay.
+    kept: BTreeSet<String>,
     own_adapters: Vec<String>,
 }
 
 impl Mask {
     /// Knows the names in a header.
     pub fn new(header: &Header) -> Self {
-        let mut mask = Self { words: Words::default(), own_adapters: Vec::new() };
-        if !is_common(&header.environment) {
-            mask.words.name("environment", &header.environment);
-        }
+        let mut mask =
+            Self { words: Words::default(), kept: BTreeSet::new(), own_adapters: Vec::new() };
+        mask.named("environment", &header.environment);
         for source in &header.sources {
-            if !is_common(&source.name) {
-                mask.words.name("source", &source.name);
-            }
+            mask.named("source", &source.name);
             for host in hosts(&source.url).into_iter().chain(source.via.clone()) {
                 mask.words.name("host", &host);
             }
@@ -168,19 +65,22 @@ impl Mask {
     pub fn learn(&mut self, line: &Line) {
         match line {
             Line::Instances(line) => {
-                for name in line.names.iter().filter(|name| !name.is_empty()) {
-                    self.words.name("host", name);
+                for name in &line.names {
+                    self.named("host", name);
                 }
             }
-            Line::Series(line) => {
-                for name in &line.names {
+            Line::Series(SeriesLine { i, names, .. }) | Line::Marks(MarksLine { i, names, .. }) => {
+                self.named("host", i);
+                for name in names {
                     self.series(name);
                 }
             }
+            Line::Scrape(line) => {
+                self.named("host", &line.i);
+            }
             Line::Failed(line) | Line::Undiscovered(line) | Line::Unanswered(line) => {
-                for host in hosts(&line.why) {
-                    self.words.name("host", &host);
-                }
+                self.named("host", &line.i);
+                self.hosts_in(&line.why);
             }
             Line::Answered(line) => groups(&line.answers, &mut |label, value| {
                 self.label(label, value);
@@ -194,12 +94,28 @@ impl Mask {
                 self.label("scope", scope);
             }
             Line::Alerts(line) => {
+                self.named("source", &line.source);
+                self.hosts_in(line.error.as_deref().unwrap_or_default());
                 for (label, value) in line.alerts.iter().flat_map(|alert| &alert.labels) {
-                    self.label(label, value);
+                    self.named(kind(label, value), value);
                 }
             }
-            _ => {}
+            Line::Recording(_)
+            | Line::Look(_)
+            | Line::Event(_)
+            | Line::LeftOut(_) => {}
         }
+    }
+
+    fn hosts_in(&mut self, text: &str) {
+        for host in hosts(text) {
+            self.words.name("host", &host);
+        }
+    }
+
+    /// What stands for a name of this kind.
+    fn named(&mut self, kind: &str, name: &str) -> String {
+        if is_common(name) { name.to_owned() } else { self.words.name(kind, name) }
     }
 
     /// The line without names.
@@ -207,21 +123,21 @@ impl Mask {
         match line {
             Line::Recording(header) => Line::Recording(Box::new(self.header(*header))),
             Line::Instances(line) => {
-                let names = line.names.iter().map(|name| self.instance(name)).collect();
+                let names = line.names.iter().map(|name| self.named("host", name)).collect();
                 Line::Instances(InstancesLine { names, ..line })
             }
             Line::Series(line) => {
-                let i = self.instance(&line.i);
+                let i = self.named("host", &line.i);
                 let names = line.names.iter().map(|name| self.series(name)).collect();
                 Line::Series(SeriesLine { i, names, ..line })
             }
             Line::Marks(line) => {
-                let i = self.instance(&line.i);
+                let i = self.named("host", &line.i);
                 let names = line.names.iter().map(|name| self.series(name)).collect();
                 Line::Marks(MarksLine { i, names, ..line })
             }
             Line::Scrape(line) => {
-                let i = self.instance(&line.i);
+                let i = self.named("host", &line.i);
                 // A line that nobody could read may say anything. One bad line is like another.
                 let bad = line.bad.iter().map(|_| "!".to_owned()).collect();
                 Line::Scrape(ScrapeLine { i, bad, ..line })
@@ -247,31 +163,28 @@ impl Mask {
         let facts = header.facts.into_iter().filter(|(key, _)| KEPT_FACTS.contains(&key.as_str()));
         Header {
             title: self.words.hide(&header.title),
-            environment: self.words.exact(&header.environment),
+            environment: self.named("environment", &header.environment),
             facts: facts.map(|(key, value)| (key, self.words.hide(&value))).collect(),
             sources: header.sources.into_iter().map(|source| self.source(source)).collect(),
             ..header
         }
     }
 
-    fn source(&self, source: SourceLine) -> SourceLine {
+    fn source(&mut self, source: SourceLine) -> SourceLine {
         let scheme = source.url.split_once("://").map_or("http", |(scheme, _)| scheme);
-        let host = hosts(&source.url).first().map(|host| self.words.exact(host));
+        let host = hosts(&source.url).first().map(|host| self.words.name("host", host));
         SourceLine {
-            name: self.words.exact(&source.name),
+            name: self.named("source", &source.name),
             url: format!("{scheme}://{}/", host.unwrap_or_else(|| "host".to_owned())),
-            via: source.via.map(|via| self.words.exact(&via)),
+            via: source.via.map(|via| self.words.name("host", &via)),
+            // Only its own file makes it a name: the others ship with weir.
             adapter: self.words.exact(&source.adapter),
             ..source
         }
     }
 
-    fn failed(&self, line: &FailedLine) -> FailedLine {
-        FailedLine { i: self.instance(&line.i), why: self.words.hide(&line.why), ..*line }
-    }
-
-    fn instance(&self, name: &str) -> String {
-        self.words.exact(name)
+    fn failed(&mut self, line: &FailedLine) -> FailedLine {
+        FailedLine { i: self.named("host", &line.i), why: self.words.hide(&line.why), ..*line }
     }
 
     /// A series' text with other label values; learns those that are new.
@@ -284,8 +197,11 @@ impl Mask {
         });
         let Some((metric, labels)) = found else { return "unreadable".to_owned() };
         let labels = labels.into_iter().map(|(label, value)| {
-            let value =
-                if is_of_flag(&metric, &label) { value } else { self.label(&label, &value) };
+            if is_of_flag(&metric, &label) {
+                self.kept.insert(value.clone());
+                return (label, value);
+            }
+            let value = self.label(&label, &value);
             (label, value)
         });
         let labels: Vec<_> = labels.collect();
@@ -294,15 +210,11 @@ impl Mask {
 
     /// What stands for the value of a label.
     fn label(&mut self, label: &str, value: &str) -> String {
-        if is_common(value) || KEPT_LABELS.contains(&label) {
+        if stays(label, value) {
+            self.kept.insert(value.to_owned());
             return value.to_owned();
         }
-        if value.contains(API) {
-            return self.words.name(API_PATH, value);
-        }
-        let known = WORDS.iter().find(|(name, _)| *name == label);
-        let kind = known.map_or(label, |(_, word)| word);
-        self.words.name(kind, value)
+        self.named(kind(label, value), value)
     }
 
     fn answers(&mut self, mut answers: Json) -> Json {
@@ -331,13 +243,30 @@ impl Mask {
 
     fn shown(&mut self, body: SnapshotBody) -> SnapshotBody {
         let signals = body.signals.into_iter().map(|(name, mut row)| {
-            self.words.exact_all(&mut row.value);
-            row.source = self.words.exact(&row.source);
+            self.value(&mut row.value);
+            row.source = self.named("source", &row.source);
             row.note = None;
             (name, row)
         });
         let signals: BTreeMap<_, _> = signals.collect();
         SnapshotBody { scope: self.label("scope", &body.scope), signals, ..body }
+    }
+
+    /// A signal's value: what it is counted by, and words that stand on no kept label.
+    fn value(&mut self, value: &mut Json) {
+        match value {
+            Json::String(text) if self.kept.contains(text) => {}
+            Json::String(text) => *text = self.named("word", text),
+            Json::Array(list) => list.iter_mut().for_each(|one| self.value(one)),
+            Json::Object(map) => {
+                let renamed = std::mem::take(map).into_iter().map(|(key, mut one)| {
+                    self.value(&mut one);
+                    (self.words.exact(&key), one)
+                });
+                *map = renamed.collect();
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) => {}
+        }
     }
 
     fn told(&mut self, told: Told) -> Told {
@@ -352,7 +281,7 @@ impl Mask {
 
     fn alerts(&mut self, line: AlertsLine) -> AlertsLine {
         let mut line = AlertsLine {
-            source: self.words.hide(&line.source),
+            source: self.named("source", &line.source),
             error: line.error.map(|error| self.words.hide(&error)),
             ..line
         };
@@ -363,7 +292,8 @@ impl Mask {
             let labels = std::mem::take(&mut alert.labels).into_iter();
             alert.labels = labels
                 .map(|(name, value)| {
-                    let value = self.label(&name, &value);
+                    // A person chose these labels: none of them stays.
+                    let value = self.named(kind(&name, &value), &value);
                     (name, value)
                 })
                 .collect();
@@ -384,10 +314,6 @@ impl Mask {
 /// Whether a label says which of weir's own flags it is about, or how that stands.
 fn is_of_flag(metric: &str, label: &str) -> bool {
     metric.starts_with("weir_flag") && matches!(label, "key" | "value" | "overridden")
-}
-
-fn is_common(name: &str) -> bool {
-    name.is_empty() || COMMON.contains(&name)
 }
 
 /// Every label with its value in the answers of a query API.
@@ -414,11 +340,17 @@ mod tests {
         let mut mask = Mask::new(&Header::default());
         for (series, expected) in [
             (
-                "a{path=\"/acme/v1/embeddings\",status=\"429\"}",
-                "a{path=\"/v1/path-1\",status=\"429\"}",
+                "a{handler=\"/acme/v1/x\",source=\"acme\",to=\"acme\",type=\"acme\"}",
+                "a{handler=\"/v1/path-1\",source=\"source-1\",to=\"source-1\",type=\"source-1\"}",
             ),
-            ("b{tenant=\"acme\",lane=\"batch\"}", "b{tenant=\"tenant-1\",lane=\"batch\"}"),
-            ("c{consumer=\"acme\",le=\"+Inf\"}", "c{consumer=\"tenant-1\",le=\"+Inf\"}"),
+            ("a{source=\"own\",to=\"open\"}", "a{source=\"own\",to=\"open\"}"),
+            ("a{reason=\"/acme\"}", "a{reason=\"reason-1\"}"),
+            (
+                "a{path=\"/acme/v1/embeddings\",status=\"429\"}",
+                "a{path=\"/v1/path-2\",status=\"429\"}",
+            ),
+            ("b{tenant=\"acme\",lane=\"batch\"}", "b{tenant=\"source-1\",lane=\"batch\"}"),
+            ("c{consumer=\"acme\",le=\"+Inf\"}", "c{consumer=\"source-1\",le=\"+Inf\"}"),
             (
                 "d{envoy_http_conn_manager_prefix=\"admin\"}",
                 "d{envoy_http_conn_manager_prefix=\"admin\"}",

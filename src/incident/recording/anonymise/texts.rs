@@ -41,22 +41,6 @@ impl Words {
         self.of.get(text).cloned().unwrap_or_else(|| text.to_owned())
     }
 
-    /// The same for every string and key of a value.
-    pub fn exact_all(&self, value: &mut Json) {
-        match value {
-            Json::String(text) => *text = self.exact(text),
-            Json::Array(list) => list.iter_mut().for_each(|one| self.exact_all(one)),
-            Json::Object(map) => {
-                let renamed = std::mem::take(map).into_iter().map(|(key, mut one)| {
-                    self.exact_all(&mut one);
-                    (self.exact(&key), one)
-                });
-                *map = renamed.collect();
-            }
-            Json::Null | Json::Bool(_) | Json::Number(_) => {}
-        }
-    }
-
     /// A text of a program without names and without what it quotes.
     pub fn hide(&self, text: &str) -> String {
         let text = unquoted(text);

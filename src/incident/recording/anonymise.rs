@@ -42,7 +42,7 @@ pub fn anonymise(from_path: &Path, to_path: &Path) -> Result<Anonymised, Recordi
     // Names first: one that a later line tells may stand in an earlier text.
     for place in 0..reader.entries().len() {
         for line in reader.lines(place)? {
-            mask.learn(&line);
+            mask.learn(&line?);
         }
     }
     let mut file = FileWriter::create(to_path)?;
@@ -63,7 +63,7 @@ fn write(reader: &Reader, mask: &mut Mask, file: &mut FileWriter) -> Result<(), 
     for (place, entry) in reader.entries().iter().enumerate() {
         let mut lines = Vec::new();
         for line in reader.lines(place)? {
-            let line = match mask.line(line) {
+            let line = match mask.line(line?) {
                 Line::Recording(mut header) => {
                     header.anonymised = Some(said.clone());
                     Line::Recording(header)

@@ -1,9 +1,15 @@
 //! Numbers of series in columns: which changed, by the distances between them, and to what.
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Unexpected, Visitor};
+use serde::de::{SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ingest::SERIES_MAX;
+
+/// Longest column: the series of one instance, and as many that left.
+pub const COLUMN_MAX: usize = 2 * SERIES_MAX;
 
 /// What a series changed to.
 ///
@@ -71,6 +77,32 @@ impl Visitor<'_> for CellVisitor {
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<Cell, E> {
         Ok(Cell::Gone)
+    }
+}
+
+/// Reads a column, and no farther than the longest that there is.
+pub fn column<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(Column(PhantomData))
+}
+
+struct Column<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Column<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {COLUMN_MAX} of a column")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(one) = from.next_element()? {
+            if all.len() == COLUMN_MAX {
+                return Err(serde::de::Error::invalid_length(COLUMN_MAX + 1, &self));
+            }
+            all.push(one);
+        }
+        Ok(all)
     }
 }
 

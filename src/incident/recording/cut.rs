@@ -20,8 +20,8 @@ use super::writer::FileWriter;
 /// begins where the recording does, without the other it ends there.
 ///
 /// # Errors
-/// When there is no look in between, a frame in between was changed, or the new file cannot be
-/// written. A fault behind the part is none.
+/// When there is no look in between, a frame in between was changed, what is read ends at a fault
+/// before the part does, or the new file cannot be written. A fault behind the part is none.
 pub fn cut(
     from_path: &Path,
     (from, to): (Option<Duration>, Option<Duration>),
@@ -35,7 +35,7 @@ pub fn cut(
     let begin = reader.looks().find(|look| *look >= first && within(look));
     let begin = begin.ok_or_else(|| reader.outside(wanted_from))?;
     let end = reader.looks().filter(within).last().unwrap_or(begin);
-    if to.is_none() {
+    if to.is_none() || wanted_to > last {
         reader.whole()?;
     }
     let header = Header { from_ns: nanoseconds(begin), ..reader.header().clone() };
@@ -69,7 +69,7 @@ fn copy(
         let to = entry.head.to;
         let is_led_by = match entry.head.kind {
             FrameKind::Shown | FrameKind::Events => to >= begin - PAST,
-            FrameKind::Key | FrameKind::More => place >= start,
+            FrameKind::Key | FrameKind::More | FrameKind::Part => place >= start,
             FrameKind::Header => false,
         };
         if to <= end && is_led_by {

@@ -11,18 +11,17 @@ use std::time::Duration;
 
 use crate::ingest::exposition::Format;
 use crate::ingest::prometheus::Answers;
-use crate::ingest::{Adapter, News, SERIES_MAX, looked_at};
+use crate::ingest::{Adapter, News, looked_at};
 use crate::signal::Mono;
 
-use super::column::{Cell, numbers};
+use super::SERIES_TOTAL_MAX;
+use super::column::{COLUMN_MAX, Cell, numbers};
 use super::frame::from_nanoseconds;
 use super::line::{AnsweredLine, FailedLine, Line, MarksLine, ScrapeLine, SeriesLine};
 use super::names::metric_of;
 
 /// Instances of one source.
 const INSTANCES_MAX: usize = 10_000;
-/// Numbers that the series of one recording have at a time, all instances together.
-const NUMBERS_MAX: usize = 4 * SERIES_MAX;
 /// A first page comes in two parts, this far apart: what had left before, then what was there.
 const BEFORE: Duration = Duration::from_nanos(1);
 
@@ -84,7 +83,7 @@ impl Decoder {
             answered: Vec::new(),
             members: BTreeMap::new(),
         };
-        Self { sources: adapters.into_iter().map(source).collect(), room: NUMBERS_MAX }
+        Self { sources: adapters.into_iter().map(source).collect(), room: SERIES_TOTAL_MAX }
     }
 
     /// Takes the next line; what was heard goes to `told`, unless nobody wants it.
@@ -99,11 +98,18 @@ impl Decoder {
                 if line.names.len() > INSTANCES_MAX {
                     return Err(format!("{} instances", line.names.len()));
                 }
-                source.members.retain(|name, _| line.names.contains(name));
+                let stay: BTreeSet<&String> = line.names.iter().collect();
+                let mut room = 0;
+                source.members.retain(|name, member| {
+                    let stays = stay.contains(name);
+                    room += if stays { 0 } else { member.series.len() };
+                    stays
+                });
                 let at = from_nanoseconds(line.at_ns);
                 let news = News::Instances(line.names);
                 source.discovery = vec![Heard { source: line.s, news, at }];
                 heard.clone_from(&source.discovery);
+                self.room += room;
             }
             Line::Undiscovered(line) => {
                 let one = failure(&line, News::Undiscovered(line.why.clone()));
@@ -148,6 +154,7 @@ impl Decoder {
             | Line::Marks(_)
             | Line::Event(_)
             | Line::Alerts(_)
+            | Line::AlertsAgain(_)
             | Line::LeftOut(_) => {}
         }
         if let Some(told) = told {
@@ -317,10 +324,9 @@ fn put_sample(body: &mut String, name: &str, value: f64) {
 }
 
 fn within(number: Option<u32>) -> Result<u32, String> {
-    let most = 2 * SERIES_MAX;
     number
-        .filter(|number| usize::try_from(*number).is_ok_and(|number| number < most))
-        .ok_or_else(|| format!("a series number beyond {most}"))
+        .filter(|number| usize::try_from(*number).is_ok_and(|number| number < COLUMN_MAX))
+        .ok_or_else(|| format!("a series number beyond {COLUMN_MAX}"))
 }
 
 fn index(number: u32) -> usize {

@@ -42,16 +42,24 @@ pub enum FrameKind {
     Header,
     /// Everything that is known.
     Key,
-    /// What changed since the frame before.
+    /// What changed since the frame before, up to a look.
     More,
     /// Signals as they were shown.
     Shown,
     /// What happened.
     Events,
+    /// What changed since the frame before, more than can wait for a look.
+    Part,
 }
 
-const KINDS: [FrameKind; 5] =
-    [FrameKind::Header, FrameKind::Key, FrameKind::More, FrameKind::Shown, FrameKind::Events];
+const KINDS: [FrameKind; 6] = [
+    FrameKind::Header,
+    FrameKind::Key,
+    FrameKind::More,
+    FrameKind::Shown,
+    FrameKind::Events,
+    FrameKind::Part,
+];
 
 impl FrameKind {
     const fn code(self) -> u8 {
@@ -61,6 +69,7 @@ impl FrameKind {
             Self::More => 2,
             Self::Shown => 3,
             Self::Events => 4,
+            Self::Part => 5,
         }
     }
 }

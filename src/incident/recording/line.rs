@@ -13,7 +13,7 @@ use crate::incident::Event;
 use crate::ingest::{Alert, Alerts, Silence, SourceFacts};
 use crate::signal::Mono;
 
-use super::column::Cell;
+use super::column::{Cell, column};
 use super::frame::{from_nanoseconds, nanoseconds};
 
 /// The first line: what was recorded, by what. Holds no secret.
@@ -137,6 +137,8 @@ pub enum Line {
     Event(EventLine),
     /// Alerts and silences.
     Alerts(Box<AlertsLine>),
+    /// The same alerts and silences, asked for anew.
+    AlertsAgain(AlertsAgainLine),
     /// Scrapes that the recorder was too slow for.
     LeftOut(LeftOutLine),
 }
@@ -178,8 +180,10 @@ pub struct SeriesLine {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub i: String,
     /// Distances between their numbers.
+    #[serde(deserialize_with = "column")]
     pub n: Vec<u32>,
     /// What they are called on a page.
+    #[serde(deserialize_with = "column")]
     pub names: Vec<String>,
 }
 
@@ -196,14 +200,16 @@ pub struct ScrapeLine {
     /// How long it took.
     pub took_ns: u64,
     /// Distances between the numbers of the series that changed.
+    #[serde(deserialize_with = "column")]
     pub n: Vec<u32>,
     /// What they changed to.
+    #[serde(deserialize_with = "column")]
     pub v: Vec<Cell>,
     /// In a key frame: numbers of series that left before, whose last value stands in `v` too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "column")]
     pub gone: Vec<u32>,
     /// Lines that could not be read, as they stood there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "column")]
     pub bad: Vec<String>,
     /// The page may have been cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -221,8 +227,10 @@ pub struct MarksLine {
     /// When its newest page came.
     pub at_ns: u64,
     /// What the series are called on it.
+    #[serde(deserialize_with = "column")]
     pub names: Vec<String>,
     /// What they say, counted from zero.
+    #[serde(deserialize_with = "column")]
     pub v: Vec<Cell>,
 }
 
@@ -324,6 +332,15 @@ pub struct AlertsLine {
     pub left_out: usize,
     /// Those beyond the most that are kept.
     pub alerts_cut: usize,
+}
+
+/// The alerts and silences that were shown before, as an Alertmanager tells them still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlertsAgainLine {
+    /// When they were shown.
+    pub at_ns: u64,
+    /// When they were asked for.
+    pub asked_ns: u64,
 }
 
 impl AlertsLine {

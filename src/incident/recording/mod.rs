@@ -45,6 +45,7 @@ mod writer;
 
 use std::time::Duration;
 
+use crate::ingest::SERIES_MAX;
 use crate::signal::Mono;
 use frame::FrameKind;
 
@@ -67,6 +68,8 @@ pub const KEY_EVERY: Duration = Duration::from_mins(1);
 pub const SHOWN_EVERY: Duration = Duration::from_secs(15);
 /// Most sources of one recording.
 pub const SOURCES_MAX: usize = 256;
+/// Most series of one recording at a time, all instances together.
+pub const SERIES_TOTAL_MAX: usize = 4 * SERIES_MAX;
 
 /// A file with one source and these lines in one good frame, whatever they are: so a test or a fuzzer
 /// gets at the reader of lines.

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use memchr::{memchr, memchr_iter};
 
+use crate::ingest::SERIES_MAX;
 use crate::signal::Mono;
 
 use super::error::RecordingError;
@@ -21,6 +23,13 @@ use super::{BYTES_MAX, SOURCES_MAX};
 const FRAMES_MAX: usize = 1 << 19;
 /// Events and alerts of one recording that are kept in memory.
 const EVENTS_MAX: usize = 20_000;
+/// Looks of an Alertmanager without anything new that are kept in memory: a day of one each second.
+const ASKED_MAX: usize = 86_400;
+/// Parts, told by their commas, of a line that is no column: what a query API answers about every
+/// series that may be kept.
+const PARTS_MAX: usize = 2 * SERIES_MAX;
+/// How the lines begin whose columns are bounded where they are read.
+const COLUMNS: [&[u8]; 3] = [b"{\"series\":", b"{\"scrape\":", b"{\"marks\":"];
 
 /// One frame, by its place in the file.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +119,9 @@ impl Reader {
         let mut reader =
             Self { path: path.to_owned(), file, bytes, header: Header::default(), entries, damage };
         let first = reader.entries.first().map(|entry| entry.head.kind);
-        let lines = if first == Some(FrameKind::Header) { reader.lines(0)? } else { Vec::new() };
-        let Some(Line::Recording(header)) = lines.into_iter().next() else {
+        let is_first = first == Some(FrameKind::Header);
+        let line = if is_first { reader.lines(0)?.next().transpose()? } else { None };
+        let Some(Line::Recording(header)) = line else {
             return Err(foreign(path, "it has no header"));
         };
         if header.sources.len() > SOURCES_MAX {
@@ -195,24 +205,30 @@ impl Reader {
         more.map(|entry| entry.head.to)
     }
 
-    /// The lines of the frame at this place in [`Self::entries`].
+    /// The lines of the frame at this place in [`Self::entries`], one after the other.
     ///
     /// # Errors
     /// [`RecordingError::Damaged`] when they are not what was written.
-    pub(super) fn lines(&self, place: usize) -> Result<Vec<Line>, RecordingError> {
+    pub(super) fn lines(
+        &self,
+        place: usize,
+    ) -> Result<impl Iterator<Item = Result<Line, RecordingError>> + '_, RecordingError> {
         let entry = self.entries[place];
         let plain = self.plain(&entry)?;
-        let mut lines = Vec::new();
-        for (number, text) in (1..).zip(plain.split(|byte| *byte == b'\n')) {
-            if text.is_empty() {
-                continue;
+        let (mut begin, mut number) = (0, 0);
+        Ok(std::iter::from_fn(move || {
+            loop {
+                let rest = plain.get(begin..).filter(|rest| !rest.is_empty())?;
+                let text = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
+                begin += text.len() + 1;
+                number += 1;
+                if !text.is_empty() {
+                    return Some(line_of(text).map_err(|why| {
+                        self.damaged(entry.offset, &format!("line {number} of the frame: {why}"))
+                    }));
+                }
             }
-            let line = serde_json::from_slice(text).map_err(|error| {
-                self.damaged(entry.offset, &format!("line {number} of the frame: {error}"))
-            })?;
-            lines.push(line);
-        }
-        Ok(lines)
+        }))
     }
 
     fn plain(&self, entry: &Entry) -> Result<Vec<u8>, RecordingError> {
@@ -252,29 +268,23 @@ impl Reader {
         }
     }
 
-    /// What happened, and alerts as they were shown, in order of the file.
+    /// What happened, and alerts as they were shown.
     ///
     /// # Errors
     /// [`RecordingError::Damaged`] when a frame of them is bad.
-    pub(super) fn told(&self) -> Result<(Vec<EventAt>, Vec<AlertsLine>), RecordingError> {
-        let (mut events, mut alerts) = (Vec::new(), Vec::new());
-        for (place, entry) in self.entries.iter().enumerate() {
-            if entry.head.kind != FrameKind::Events || events.len() + alerts.len() >= EVENTS_MAX {
-                continue;
-            }
+    pub(super) fn told(&self) -> Result<Happened, RecordingError> {
+        let mut happened = Happened::default();
+        let frames = self.entries.iter().enumerate();
+        'frames: for (place, _) in frames.filter(|(_, entry)| entry.head.kind == FrameKind::Events)
+        {
             for line in self.lines(place)? {
-                match line {
-                    Line::Event(EventLine { at_ns, wall, told }) => {
-                        let at = from_nanoseconds(at_ns);
-                        events.push(EventAt { at, wall, told });
-                    }
-                    Line::Alerts(line) => alerts.push(*line),
-                    _ => {}
+                if !happened.take(line?) {
+                    break 'frames;
                 }
             }
         }
-        events.sort_by_key(|event| event.at);
-        Ok((events, alerts))
+        happened.events.sort_by_key(|event| event.at);
+        Ok(happened)
     }
 
     /// What it is, in numbers, after every frame was read.
@@ -296,10 +306,49 @@ impl Reader {
             to,
             looks: self.looks().filter(|at| *at >= from).count(),
             frames: self.entries.len(),
-            events: self.told().map(|(events, _)| events).unwrap_or_default(),
+            events: self.told().map(|happened| happened.events).unwrap_or_default(),
             damage,
         })
     }
+}
+
+/// What happened, and alerts as they were shown, in order of the file.
+#[derive(Debug, Default)]
+pub(super) struct Happened {
+    /// What happened.
+    pub events: Vec<EventAt>,
+    /// Alerts and silences, when they were new.
+    pub alerts: Vec<AlertsLine>,
+    /// When they were shown without anything new, and asked for.
+    pub asked: Vec<(Mono, Mono)>,
+}
+
+impl Happened {
+    /// Takes a line, and says whether there is room for more.
+    fn take(&mut self, line: Line) -> bool {
+        match line {
+            Line::Event(EventLine { at_ns, wall, told }) => {
+                self.events.push(EventAt { at: from_nanoseconds(at_ns), wall, told });
+            }
+            Line::Alerts(line) => self.alerts.push(*line),
+            Line::AlertsAgain(line) if self.asked.len() < ASKED_MAX => {
+                let (shown, asked) =
+                    (from_nanoseconds(line.at_ns), from_nanoseconds(line.asked_ns));
+                self.asked.push((shown, asked));
+            }
+            _ => {}
+        }
+        self.events.len() + self.alerts.len() < EVENTS_MAX
+    }
+}
+
+/// Reads a line. What is built of one is not much larger than the longest that is written.
+fn line_of(text: &[u8]) -> Result<Line, String> {
+    let is_of_columns = COLUMNS.iter().any(|begin| text.starts_with(begin));
+    if !is_of_columns && memchr_iter(b',', text).nth(PARTS_MAX).is_some() {
+        return Err(format!("more than {PARTS_MAX} parts"));
+    }
+    serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
 enum Stop {

@@ -18,13 +18,13 @@ use crate::signal::{Mono, Snapshot};
 use super::error::RecordingError;
 use super::frame::{self, FrameKind, nanoseconds};
 use super::line::{
-    AlertsLine, EventLine, Header, LeftOutLine, Line, LookLine, ShownLine, SourceLine, Told,
-    bare_url,
+    AlertsAgainLine, AlertsLine, EventLine, Header, LeftOutLine, Line, LookLine, ShownLine,
+    SourceLine, Told, bare_url,
 };
 use super::replay::adapter_of;
 use super::shorthand::Shorthand;
 use super::writer::FileWriter;
-use super::{KEY_EVERY, SHOWN_EVERY, SPAN_MAX};
+use super::{KEY_EVERY, SERIES_TOTAL_MAX, SHOWN_EVERY, SPAN_MAX};
 
 /// Bytes of lines that wait for a look; then they are written without one.
 const PENDING_BYTES_MAX: usize = 64 << 20;
@@ -102,15 +102,21 @@ impl Recorder {
             put(&mut self.pending, &line);
         }
         self.pending_from.get_or_insert(at);
-        if self.pending.len() > PENDING_BYTES_MAX {
+        if self.shorthand.series() > SERIES_TOTAL_MAX {
+            let limit = format!("{SERIES_TOTAL_MAX} series at a time");
+            self.end(RecordingError::Full { path: self.file.path().to_owned(), limit });
+        } else if self.pending.len() > PENDING_BYTES_MAX {
             let mut frames = Vec::new();
-            self.more(at, &mut frames);
+            self.changes(FrameKind::Part, at, &mut frames);
             self.append(&frames);
         }
     }
 
     /// Scrapes could not be taken in.
     pub fn left_out(&mut self, count: u64) {
+        if self.trouble.is_some() {
+            return;
+        }
         put(&mut self.pending, &Line::LeftOut(LeftOutLine { count }));
     }
 
@@ -123,8 +129,7 @@ impl Recorder {
         self.newest = Some((at, wall));
         if at.saturating_since(first) > SPAN_MAX {
             let limit = format!("{} h", SPAN_MAX.as_secs() / 3_600);
-            let path = self.file.path().to_owned();
-            self.trouble = Some(RecordingError::Full { path, limit });
+            self.end(RecordingError::Full { path: self.file.path().to_owned(), limit });
             return;
         }
         let mut frames = Vec::new();
@@ -145,7 +150,7 @@ impl Recorder {
             self.frame(FrameKind::Shown, (at, at), &lines, &mut frames);
         }
         put(&mut self.pending, &Line::Look(LookLine { at_ns: nanoseconds(at), wall }));
-        self.more(at, &mut frames);
+        self.changes(FrameKind::More, at, &mut frames);
         // Not at first: what was heard since the start is everything.
         if is_due(self.key_at.or(self.first), KEY_EVERY) {
             self.key_at = Some(at);
@@ -168,6 +173,9 @@ impl Recorder {
     }
 
     fn event(&mut self, told: Told, at: Mono, wall: DateTime<Utc>) {
+        if self.trouble.is_some() {
+            return;
+        }
         let event = EventLine { at_ns: nanoseconds(at), wall, told };
         put(&mut self.events, &Line::Event(event));
     }
@@ -183,23 +191,34 @@ impl Recorder {
         }
     }
 
-    /// Alerts were shown. Only what is new about them is kept.
+    /// Alerts were shown. Only what is new about them is kept, if only when they were asked for.
     pub fn alert(&mut self, alerts: &Arc<Alerts>, at: Mono) {
-        let is_same = |known: &Arc<Alerts>| {
-            Arc::ptr_eq(known, alerts)
-                || Alerts { at: alerts.at, ..Alerts::clone(known) } == **alerts
-        };
-        if self.alerts.as_ref().is_some_and(is_same) {
+        let known = self.alerts.replace(Arc::clone(alerts));
+        let is_same = |known: &Arc<Alerts>| Arc::ptr_eq(known, alerts) || known == alerts;
+        if self.trouble.is_some() || known.as_ref().is_some_and(is_same) {
             return;
         }
-        put(&mut self.events, &Line::Alerts(Box::new(AlertsLine::new(alerts, at))));
-        self.alerts = Some(Arc::clone(alerts));
+        let again =
+            known.filter(|known| Alerts { at: alerts.at, ..Alerts::clone(known) } == **alerts);
+        let line = match (again, alerts.at) {
+            (Some(_), Some(asked)) => Line::AlertsAgain(AlertsAgainLine {
+                at_ns: nanoseconds(at),
+                asked_ns: nanoseconds(asked),
+            }),
+            _ => Line::Alerts(Box::new(AlertsLine::new(alerts, at))),
+        };
+        put(&mut self.events, &line);
     }
 
     /// What ended it early.
     #[must_use]
     pub const fn trouble(&self) -> Option<&RecordingError> {
         self.trouble.as_ref()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.pending.len() + self.events.len()
     }
 
     /// Ends it, with what happened since the last look.
@@ -230,17 +249,26 @@ impl Recorder {
     }
 
     /// What waits, as a frame that ends at `at`.
-    fn more(&mut self, at: Mono, frames: &mut Vec<u8>) {
-        let lines = std::mem::take(&mut self.pending);
+    fn changes(&mut self, kind: FrameKind, at: Mono, frames: &mut Vec<u8>) {
+        let mut lines = std::mem::take(&mut self.pending);
         let from = self.pending_from.take().unwrap_or(at).min(at);
-        self.frame(FrameKind::More, (from, at), &lines, frames);
-        self.pending = lines;
-        self.pending.clear();
+        self.frame(kind, (from, at), &lines, frames);
+        if self.trouble.is_none() {
+            lines.clear();
+            self.pending = lines;
+        }
+    }
+
+    /// Ends it early: nothing is kept that will not be written.
+    fn end(&mut self, trouble: RecordingError) {
+        self.trouble.get_or_insert(trouble);
+        (self.pending, self.events) = (Vec::new(), Vec::new());
+        self.shorthand = Shorthand::default();
     }
 
     fn frame(&mut self, kind: FrameKind, span: (Mono, Mono), lines: &[u8], frames: &mut Vec<u8>) {
         if frame::write(kind, span, lines, frames).is_none() {
-            self.trouble = Some(too_large(self.file.path()));
+            self.end(too_large(self.file.path()));
         }
     }
 
@@ -248,7 +276,7 @@ impl Recorder {
         if self.trouble.is_none()
             && let Err(error) = self.file.append(frames)
         {
-            self.trouble = Some(error);
+            self.end(error);
         }
     }
 }

@@ -24,7 +24,7 @@ use super::decode::{Decoder, Heard, marked_page};
 use super::error::RecordingError;
 use super::frame::{FrameKind, from_nanoseconds};
 use super::line::{AlertsLine, Header, Line, MarksLine, SourceLine};
-use super::reader::{Entry, EventAt, Reader};
+use super::reader::{Entry, EventAt, Happened, Reader};
 
 /// How long before a moment everything is computed anew: what a predicate with `for 30s` needs, and a
 /// window more.
@@ -81,6 +81,8 @@ pub struct Replay {
     sources: Vec<SourceFacts>,
     events: Vec<EventAt>,
     alerts: Vec<(Mono, Arc<Alerts>)>,
+    /// When they were shown again with nothing new but this: when they were asked for.
+    asked: Vec<(Mono, Mono)>,
     /// Pictures of signals that were read, by the place of their frame.
     shown: BTreeMap<usize, Arc<Picture>>,
     decoder: Decoder,
@@ -101,7 +103,7 @@ impl Replay {
         reader.whole()?;
         reader.span()?;
         let sources = sources_of(&reader)?;
-        let (events, alerts) = reader.told()?;
+        let Happened { events, alerts, asked } = reader.told()?;
         let told = |line: AlertsLine| (from_nanoseconds(line.at_ns), Arc::new(line.told()));
         Ok(Self {
             decoder: Decoder::new(adapters(&sources)),
@@ -112,6 +114,7 @@ impl Replay {
             sources,
             events,
             alerts: alerts.into_iter().map(told).collect(),
+            asked,
             shown: BTreeMap::new(),
             next: 0,
             at: Mono::START,
@@ -228,9 +231,17 @@ impl Replay {
     fn moment(&mut self, (at, wall): (Mono, DateTime<Utc>)) -> Moment {
         let observation = Arc::new(self.ledger.observation(at, wall));
         let (verdicts, changes) = self.diagnoses.step(&observation);
+        Moment { observation, verdicts, changes, alerts: self.alerts_at(at) }
+    }
+
+    fn alerts_at(&self, at: Mono) -> Option<Arc<Alerts>> {
         let shown = self.alerts.iter().take_while(|(shown, _)| *shown <= at).last();
-        let alerts = shown.map(|(_, alerts)| Arc::clone(alerts));
-        Moment { observation, verdicts, changes, alerts }
+        let (shown, alerts) = shown?;
+        let again = self.asked.iter().take_while(|(again, _)| *again <= at).last();
+        Some(match again.filter(|(again, _)| again >= shown) {
+            Some((_, asked)) => Arc::new(Alerts { at: Some(*asked), ..Alerts::clone(alerts) }),
+            None => Arc::clone(alerts),
+        })
     }
 
     /// Reads the next frame. Gives the look that it ends with, if it has one. What is in a key frame
@@ -244,7 +255,7 @@ impl Replay {
         self.next += 1;
         let entry = self.reader.entries()[place];
         let is_read = match entry.head.kind {
-            FrameKind::More => true,
+            FrameKind::More | FrameKind::Part => true,
             FrameKind::Key => begins,
             FrameKind::Header | FrameKind::Shown | FrameKind::Events => false,
         };
@@ -254,14 +265,18 @@ impl Replay {
         let mut look = None;
         let mut heard = Vec::new();
         for line in self.reader.lines(place)? {
+            let line = line?;
             if let Line::Look(line) = &line {
                 look = Some((from_nanoseconds(line.at_ns), line.wall));
             }
             let told = if feeds { Some(&mut heard) } else { None };
             let taken = self.decoder.take(line, told);
             taken.map_err(|why| self.reader.damaged(entry.offset, &why))?;
+            // Line by line: all pages of a frame are more than it says itself.
+            for one in heard.drain(..) {
+                self.ledger.take(one.source, &one.news, one.at);
+            }
         }
-        self.hear(&heard);
         Ok(look)
     }
 
@@ -342,7 +357,7 @@ impl Replay {
         }
         let mut picture = Picture::default();
         for line in self.reader.lines(place)? {
-            match line {
+            match line? {
                 Line::Shown(line) => {
                     let bodies = line.scopes.into_iter();
                     picture.scopes.extend(bodies.map(|body| Arc::new(Snapshot::from(body))));
@@ -363,7 +378,8 @@ pub(super) fn start_before(entries: &[Entry], at: Mono) -> usize {
     let keys = || entries.iter().enumerate().filter(|(_, entry)| entry.head.kind == FrameKind::Key);
     let before = keys().take_while(|(_, entry)| entry.head.to <= at).last();
     // A part that was cut out begins with a key frame.
-    let more = entries.iter().position(|entry| entry.head.kind == FrameKind::More);
+    let changes = |entry: &Entry| matches!(entry.head.kind, FrameKind::More | FrameKind::Part);
+    let more = entries.iter().position(changes);
     let cut = keys().next().filter(|(key, _)| more.is_some_and(|more| *key < more));
     before.or(cut).map_or(0, |(place, _)| place)
 }

@@ -30,6 +30,8 @@ const FORGOTTEN_AFTER: Duration = WATCHED.saturating_mul(2);
 #[derive(Debug, Default)]
 pub struct Shorthand {
     sources: BTreeMap<usize, Source>,
+    /// Series that have a number, all instances together.
+    series: usize,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +78,12 @@ impl Shorthand {
         let source = self.sources.entry(s).or_default();
         match news {
             News::Instances(names) => {
-                source.members.retain(|name, _| names.contains(name));
+                let stay: BTreeSet<&String> = names.iter().collect();
+                source.members.retain(|name, member| {
+                    let stays = stay.contains(name);
+                    self.series -= if stays { 0 } else { member.series.len() };
+                    stays
+                });
                 for name in names {
                     source.members.entry(name.clone()).or_default();
                 }
@@ -94,10 +101,12 @@ impl Shorthand {
                 // Nobody listens to an instance that the source does not have.
                 let Some(member) = source.members.get_mut(&**instance) else { return Vec::new() };
                 let place = Place { s, instance, took: *took, at };
+                let before = member.series.len();
                 let lines = match outcome {
                     Ok((body, format)) => member.scrape(&place, body, *format),
                     Err(why) => Err(why.clone()),
                 };
+                self.series += member.series.len() - before;
                 lines.unwrap_or_else(|why| {
                     let line = Line::Failed(failed(instance, *took, &why));
                     member.failed = Some(line.clone());
@@ -116,6 +125,11 @@ impl Shorthand {
                 vec![line]
             }
         }
+    }
+
+    /// How many series have a number, all instances together.
+    pub const fn series(&self) -> usize {
+        self.series
     }
 
     /// Where the counters stand whose metrics are named, source by source.

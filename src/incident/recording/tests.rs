@@ -18,6 +18,7 @@ use crate::ingest::{
 use crate::signal::Mono;
 
 mod files;
+mod limits;
 mod names;
 
 /// One source that weir's own adapter reads, once a second.

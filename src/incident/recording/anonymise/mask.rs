@@ -103,6 +103,7 @@ impl Mask {
             Line::Recording(_)
             | Line::Look(_)
             | Line::Event(_)
+            | Line::AlertsAgain(_)
             | Line::LeftOut(_) => {}
         }
     }
@@ -155,7 +156,7 @@ impl Mask {
             }
             Line::Event(line) => Line::Event(EventLine { told: self.told(line.told), ..line }),
             Line::Alerts(line) => Line::Alerts(Box::new(self.alerts(*line))),
-            line @ (Line::Look(_) | Line::LeftOut(_)) => line,
+            line @ (Line::Look(_) | Line::AlertsAgain(_) | Line::LeftOut(_)) => line,
         }
     }
 

@@ -80,6 +80,9 @@ fn what_is_before_a_fault_can_be_cut_out() {
     let part = recorded.folder.path().join("part.weir");
     let span = (None, Some(Duration::from_secs_f64(until)));
     cut(&path, span, &part).expect("what is before");
+    let beyond = (None, Some(Duration::from_secs(40)));
+    let refused = cut(&path, beyond, &recorded.folder.path().join("beyond.weir"));
+    assert!(matches!(refused, Err(RecordingError::Damaged { .. })), "{refused:?}");
     assert_eq!(
         all_of(&part),
         Ok(reader

@@ -57,7 +57,7 @@ fn events_are_kept_up_to_a_number_of_the_whole_file() {
 
 #[test]
 fn instances_that_go_give_their_room_back() {
-    let named = |instance: &str| {
+    let series_of = |instance: &str| {
         Line::Series(SeriesLine {
             s: 0,
             i: instance.to_owned(),
@@ -69,13 +69,12 @@ fn instances_that_go_give_their_room_back() {
     let mut decoder = Decoder::new([&*adapter]);
     for number in 0..6 {
         let name = format!("pod-{number}");
-        let names = vec![name.clone()];
-        let line = InstancesLine { s: 0, at_ns: 1, names };
+        let line = InstancesLine { s: 0, at_ns: 1, names: vec![name.clone()] };
         decoder.take(Line::Instances(line), None).expect("an instance");
-        decoder.take(named(&name), None).expect("room for one at a time");
+        decoder.take(series_of(&name), None).expect("room for one at a time");
     }
-    decoder.take(named("second"), None).expect("room for two");
-    assert!(decoder.take(named("third"), None).is_err());
+    decoder.take(series_of("second"), None).expect("room for two");
+    assert!(decoder.take(series_of("third"), None).is_err());
 }
 
 #[test]

@@ -115,6 +115,23 @@ fn a_jump_leaves_nothing_behind_that_is_not_of_the_past() {
 }
 
 #[test]
+fn playing_over_what_was_told_shows_it_once() {
+    let mut model = replayed(198);
+    let flips = |model: &Model| texts(model).iter().filter(|text| text.contains("enforce")).count();
+    for (second, expected) in [(199, 0), (203, 1), (203, 1), (204, 1)] {
+        show(&mut model, playhead(second, 1));
+        assert_eq!(flips(&model), expected, "at {second}");
+    }
+}
+
+#[test]
+fn what_stood_before_a_jump_is_not_dated_by_the_jump() {
+    let model = replayed(150);
+    let told: Vec<_> = model.timeline.newest_first().map(|event| event.wall).collect();
+    assert_eq!(told, [wall(12)], "{:?}", texts(&model));
+}
+
+#[test]
 fn playing_on_keeps_what_was_shown() {
     let mut model = replayed(100);
     let before = model.timeline.len();

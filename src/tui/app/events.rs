@@ -66,9 +66,17 @@ pub struct Timeline {
     changes: Vec<Arc<Change>>,
     alerts: AlertLog,
     surged: BTreeMap<String, bool>,
+    /// The next look is the first one, and not the beginning.
+    is_amid: bool,
 }
 
 impl Timeline {
+    /// One that begins amid what happens: what stands at its first look is known, and no event.
+    #[must_use]
+    pub fn from_amid() -> Self {
+        Self { is_amid: true, ..Self::default() }
+    }
+
     /// Adds one event at its place in time: some are told late.
     pub fn push(&mut self, wall: DateTime<Utc>, role: Role, text: impl Into<String>) {
         let later = self.events.iter().rev().take_while(|event| event.wall > wall).count();
@@ -97,6 +105,17 @@ impl Timeline {
 
     /// Looks for what has changed. `before` gives a signal's value ten seconds ago.
     pub fn follow(&mut self, update: &Update, before: impl Fn(&str, &str) -> Option<f64>) {
+        let known = std::mem::take(&mut self.is_amid).then(|| self.events.clone());
+        self.compare(update, before);
+        if let Some(known) = known {
+            self.events = known;
+            // These alone say when they were.
+            self.changes.clear();
+            self.follow_changes(&update.changes, &update.observation);
+        }
+    }
+
+    fn compare(&mut self, update: &Update, before: impl Fn(&str, &str) -> Option<f64>) {
         let wall = update.observation.wall;
         for source in &update.observation.sources {
             let good = source.error.is_none();

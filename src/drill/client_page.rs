@@ -13,7 +13,7 @@ use crate::sim::app::tally::{KindCounts, Tally, Totals};
 use crate::sim::app::{App, SourceCounts, StageCounts};
 use crate::sim::callers::CallerConfig;
 use crate::sim::callers::job::ItemCounts;
-use crate::sim::layers::{LayerCalls, Stack};
+use crate::sim::layers::{CLASSIC_LAYERS, LayerCalls, Stack};
 
 /// What the page says beside the counters.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +49,16 @@ pub fn render(tallies: &[Tally], app: &App, facts: &ClientFacts<'_>, now: Mono) 
 }
 
 /// The layers of all callers with their calls and those of the layer above, outermost first. Layers of
-/// one name are counted together, whoever calls through them.
+/// one name are counted together, whoever calls through them. Those of a list bear their place in front,
+/// so that a reader who sorts names has them from the outside inward.
 #[must_use]
-pub fn layer_calls<'a>(tally: &Tally, facts: &ClientFacts<'a>) -> Vec<(&'a str, u64, u64)> {
-    let mut layers: Vec<(&str, u64, u64)> = Vec::new();
+pub fn layer_calls(tally: &Tally, facts: &ClientFacts<'_>) -> Vec<(String, u64, u64)> {
+    let mut layers: Vec<(String, u64, u64)> = Vec::new();
     for (calls, caller) in tally.calls.iter().zip(facts.callers) {
-        for (name, own, above) in calls.by_layer(caller.stack.as_ref().unwrap_or(facts.layers)) {
+        let stack = caller.stack.as_ref().unwrap_or(facts.layers);
+        for (place, (name, own, above)) in calls.by_layer(stack).enumerate() {
+            let is_classic = CLASSIC_LAYERS.contains(&name);
+            let name = if is_classic { name.to_owned() } else { format!("{}. {name}", place + 1) };
             match layers.iter_mut().find(|(known, ..)| *known == name) {
                 Some((_, own_sum, above_sum)) => {
                     *own_sum += own;
@@ -152,14 +156,14 @@ impl Page<'_> {
         self.text.family(name, "counter");
         for (scope, tally) in tallies.iter().enumerate() {
             for (layer, calls, _) in layer_calls(tally, self.facts) {
-                self.sample(name, scope, &[("layer", layer)], calls);
+                self.sample(name, scope, &[("layer", &layer)], calls);
             }
         }
         let name = "simcli_layer_callers_total";
         self.text.family(name, "counter");
         for (scope, tally) in tallies.iter().enumerate() {
             for (layer, _, above) in layer_calls(tally, self.facts) {
-                self.sample(name, scope, &[("layer", layer)], above);
+                self.sample(name, scope, &[("layer", &layer)], above);
             }
         }
         let name = "simcli_requests_total";

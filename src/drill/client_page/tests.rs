@@ -105,6 +105,20 @@ fn agents_probes_extras_and_strangers_are_told_apart() {
 }
 
 #[test]
+fn layers_show_by_name_from_the_outside_inward() {
+    let named = "layers = [{ use = 'tenacity' }, { use = 'openai-python' }]";
+    let seen = only(&[steady(20.0, named)], "", SCARCE);
+    let Some(Value::Map(layers)) = seen.value("layer_multiplication") else {
+        panic!("{:?}", seen.absent.get("layer_multiplication"));
+    };
+    let names: Vec<_> = layers.keys().map(String::as_str).collect();
+    assert_eq!(names, ["1. tenacity", "2. openai-python"]);
+    let product: f64 = layers.values().filter_map(Value::as_number).product();
+    let multiplication = seen.number("client_multiplication").expect("it is known");
+    assert!(multiplication > 1.5 && (product / multiplication - 1.0).abs() < 1e-9, "{product}");
+}
+
+#[test]
 fn failures_jobs_and_people_who_leave_show() {
     let job = format!(
         "name = 'job'\nkind = 'job'\nlane = 'batch'\n{SIZE}poisoned_ratio = 0.3\n\

@@ -10,7 +10,9 @@ use crate::signal::{Quality, TomlError, definition, toml_error};
 
 use super::ast::{Expr, Pattern, Selector};
 use super::expression::{ExpressionError, parse_expression, parse_selector};
-use super::model::{Adapter, Case, Count, Entry, Form, Part, Reading, Role, ScopeLabel, Verified};
+use super::model::{
+    Adapter, Case, Count, Entry, Form, Part, Reading, Role, RowParts, ScopeLabel, VALUE, Verified,
+};
 
 /// Largest adapter file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -132,7 +134,8 @@ struct PartKeys {
 struct RowsTable {
     by: String,
     of: String,
-    parts: BTreeMap<String, PartTable>,
+    parts: Option<BTreeMap<String, PartTable>>,
+    value: Option<PartTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -285,7 +288,19 @@ impl Place<'_> {
         }
         if let Some(rows) = table.rows {
             let of = self.selector(&format!("{key}.rows.of"), &rows.of)?;
-            let parts = self.parts(&format!("{key}.rows.parts"), rows.parts)?;
+            let parts = match (rows.parts, rows.value) {
+                (Some(parts), None) => {
+                    RowParts::Records(self.parts(&format!("{key}.rows.parts"), parts)?)
+                }
+                (None, Some(value)) => {
+                    let part = self.part(&format!("{key}.rows.value"), value)?;
+                    RowParts::Numbers([(VALUE.to_owned(), part)])
+                }
+                _ => {
+                    let remedy = "write `parts` for a list of records, or `value` for a map";
+                    return Err(self.error(&format!("{key}.rows"), "needs one of both", remedy));
+                }
+            };
             return Ok(Form::Rows { by: rows.by, of, parts });
         }
         let case = |(index, case): (usize, CaseTable)| {
@@ -426,6 +441,10 @@ mod tests {
         check(
             "[signals.offered_rps]\nvalue = \"1 - offered_rps\"\nquality = \"exact\"\n",
             "x.toml:6:10: `signals.offered_rps`: refers to itself",
+        );
+        check(
+            "[signals.tenants]\nquality = \"exact\"\nrows = { by = \"a\", of = \"b\" }\n",
+            "x.toml:8:1: `signals.tenants.rows`: needs one of both",
         );
         check(
             "[signals.breaker]\nquality = \"exact\"\nparts = { state = { label = \"a\" } }\n",

@@ -153,19 +153,20 @@ impl<'a> Leaves<'a> {
 
     fn reading(&mut self, reading: &'a Reading) {
         let labels = Kept { scope: self.scope, row: None };
-        let (rest, parts, row) = match &reading.form {
+        let parts = reading.form.parts();
+        let (rest, row) = match &reading.form {
             Form::Counts(counts) => {
                 for count in counts {
                     self.add(Leaf::gains(&count.of, &count.by, labels));
                 }
-                (Vec::new(), &[][..], None)
+                (Vec::new(), None)
             }
-            Form::Parts(parts) => (Vec::new(), parts.as_slice(), None),
-            Form::Rows { by, of, parts } => {
+            Form::Parts(_) => (Vec::new(), None),
+            Form::Rows { by, of, .. } => {
                 self.add(Leaf::gains(of, by, labels));
-                (Vec::new(), parts.as_slice(), Some(by.as_str()))
+                (Vec::new(), Some(by.as_str()))
             }
-            Form::Value(_) | Form::Least(_) => (reading.expressions(), &[][..], None),
+            Form::Value(_) | Form::Least(_) => (reading.expressions(), None),
         };
         for expr in reading.age.iter().chain(rest) {
             self.expression(expr, labels);

@@ -207,8 +207,8 @@ impl Reading {
         match &self.form {
             Form::Value(expr) => all.push(expr),
             Form::Counts(_) => {}
-            Form::Parts(parts) | Form::Rows { parts, .. } => {
-                all.extend(parts.iter().filter_map(|(_, part)| part.expression()));
+            Form::Parts(_) | Form::Rows { .. } => {
+                all.extend(self.form.parts().iter().filter_map(|(_, part)| part.expression()));
             }
             Form::Least(cases) => {
                 all.extend(cases.iter().flat_map(|case| case.age.iter().chain([&case.value])));
@@ -232,8 +232,8 @@ impl Reading {
             Form::Counts(counts) => {
                 metrics.extend(counts.iter().map(|count| count.of.metric.to_string()));
             }
-            Form::Parts(parts) | Form::Rows { parts, .. } => {
-                metrics.extend(parts.iter().filter_map(|(_, part)| match part {
+            Form::Parts(_) | Form::Rows { .. } => {
+                metrics.extend(self.form.parts().iter().filter_map(|(_, part)| match part {
                     Part::Label { of, .. } => Some(of.metric.to_string()),
                     Part::Number { .. } | Part::Word { .. } => None,
                 }));
@@ -256,20 +256,42 @@ pub enum Form {
     Counts(Vec<Count>),
     /// A record; parts that are unknown are left out.
     Parts(Vec<(String, Part)>),
-    /// A list with one record per value of a label.
+    /// One record or number per value of a label.
     Rows {
         /// The label.
         by: String,
         /// The series whose values of it make the rows.
         of: Selector,
-        /// The parts of each, `id` apart.
-        parts: Vec<(String, Part)>,
+        /// What is read of each.
+        parts: RowParts,
     },
     /// The value of the case whose signal is the least.
     Least(Vec<Case>),
 }
 
+/// What is read for each value of a label.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowParts {
+    /// A record, in a list; its `id` is the label's value.
+    Records(Vec<(String, Part)>),
+    /// One number, in a map from the label's values.
+    Numbers([(String, Part); 1]),
+}
+
+/// The name of the only part where rows are numbers.
+pub const VALUE: &str = "value";
+
 impl Form {
+    /// The parts that it is read from, if it is read from parts.
+    #[must_use]
+    pub fn parts(&self) -> &[(String, Part)] {
+        match self {
+            Self::Parts(parts) | Self::Rows { parts: RowParts::Records(parts), .. } => parts,
+            Self::Rows { parts: RowParts::Numbers(parts), .. } => parts,
+            Self::Value(_) | Self::Counts(_) | Self::Least(_) => &[],
+        }
+    }
+
     /// Whether it can only grow when another instance is added, so that without one it is a lower
     /// bound.
     #[must_use]

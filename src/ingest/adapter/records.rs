@@ -6,8 +6,12 @@ use crate::signal::{Quality, Value};
 
 use super::ast::Selector;
 use super::evaluate::{Evaluation, Found, Said, Unknown};
-use super::model::{Count, Part};
+use super::model::{Count, Part, RowParts, VALUE};
 
+type Record = BTreeMap<String, Value>;
+
+/// The part of a record that holds the label's value.
+const ID: &str = "id";
 /// Most rows of a list; more are left out, in order of their names.
 const ROWS_MAX: usize = 64;
 
@@ -72,7 +76,29 @@ impl<'a> Evaluation<'a> {
     }
 
     /// One record per value of a label, with shares of the whole where asked for.
-    pub(super) fn rows(&self, by: &'a str, of: &'a Selector, parts: &'a [(String, Part)]) -> Said {
+    pub(super) fn rows(&self, by: &'a str, of: &'a Selector, parts: &'a RowParts) -> Said {
+        match parts {
+            RowParts::Records(parts) => {
+                let rows = self.records(by, of, parts)?.into_iter();
+                Ok(exact(Value::List(rows.map(Value::Map).collect())))
+            }
+            RowParts::Numbers(part) => {
+                let named = |mut row: Record| match (row.remove(ID), row.remove(VALUE)) {
+                    (Some(Value::Text(id)), Some(value)) => Some((id, value)),
+                    _ => None,
+                };
+                let rows = self.records(by, of, part)?.into_iter();
+                Ok(exact(Value::Map(rows.filter_map(named).collect())))
+            }
+        }
+    }
+
+    fn records(
+        &self,
+        by: &'a str,
+        of: &'a Selector,
+        parts: &'a [(String, Part)],
+    ) -> Result<Vec<Record>, Unknown> {
         let ids: BTreeSet<&str> = self
             .increases_by(of, by)?
             .into_iter()
@@ -82,12 +108,12 @@ impl<'a> Evaluation<'a> {
         if ids.is_empty() {
             return Err(Unknown::Nothing(format!("no {} in the window", of.metric)));
         }
-        let mut rows: Vec<BTreeMap<String, Value>> = Vec::new();
+        let mut rows: Vec<Record> = Vec::new();
         for id in ids.into_iter().take(ROWS_MAX) {
             let row = Evaluation { row: Some((by, id)), ..*self };
             let known =
                 parts.iter().filter_map(|(name, part)| Some((name.clone(), row.part(part).ok()?)));
-            let id = ("id".to_owned(), Value::Text(id.to_owned()));
+            let id = (ID.to_owned(), Value::Text(id.to_owned()));
             rows.push(known.chain([id]).collect());
         }
         for (name, part) in parts {
@@ -95,7 +121,7 @@ impl<'a> Evaluation<'a> {
                 as_shares(&mut rows, name);
             }
         }
-        Ok(exact(Value::List(rows.into_iter().map(Value::Map).collect())))
+        Ok(rows)
     }
 }
 

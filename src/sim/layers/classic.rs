@@ -12,6 +12,8 @@ use crate::sim::layers::causes::Causes;
 use crate::sim::layers::hints::{Hints, Source};
 use crate::sim::layers::policy::{MarkKind, Obedience, Policy, Wait};
 
+/// Names of the three, outermost first.
+pub const CLASSIC_LAYERS: [&str; 3] = ["frontend", "wrapper", "sdk"];
 /// Most tries that one layer may be told to make.
 const TRIES_MAX: f64 = 20.0;
 /// Longest wait that a layer may be told to make.
@@ -61,9 +63,9 @@ impl LayersConfig {
     /// The layers with their names, outermost first.
     pub(super) fn policies(&self) -> [(&'static str, Policy); 3] {
         [
-            ("frontend", self.frontend.policy()),
-            ("wrapper", self.wrapper.policy()),
-            ("sdk", self.sdk.policy()),
+            (CLASSIC_LAYERS[0], self.frontend.policy()),
+            (CLASSIC_LAYERS[1], self.wrapper.policy()),
+            (CLASSIC_LAYERS[2], self.sdk.policy()),
         ]
     }
 }

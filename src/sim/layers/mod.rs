@@ -18,7 +18,7 @@ mod stack;
 mod table;
 
 pub use answer::{AnswerSeen, Code, Written};
-pub use classic::{FrontendConfig, LayersConfig, SdkConfig, WrapperConfig};
+pub use classic::{CLASSIC_LAYERS, FrontendConfig, LayersConfig, SdkConfig, WrapperConfig};
 pub use clients::names as client_names;
 pub use journey::{Input, Journey, LayerCalls, Place, Step};
 pub use policy::Mark;

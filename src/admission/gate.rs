@@ -218,6 +218,7 @@ impl Gate {
             deadline: offer.deadline,
             running: original.running > 0,
             attempts: original.attempts,
+            not_before: original.not_before,
             uniform,
         };
         original.running += 1;
@@ -270,6 +271,11 @@ impl Gate {
             Ok(turn) => turn,
             Err(refusal) => return self.refuse(id, refusal, now),
         };
+        // Whoever asks again waits for as long as the provider wanted, as our own retries do.
+        let wait = ask.not_before.saturating_since(now);
+        if wait > scope.patience(ask.deadline, settings, now) {
+            return self.refuse(id, Reason::Paused.refusal(Some(wait), forbid), now);
+        }
         // Where the gate owns retries, a repeat by the client is one more: it spends the scope's budget,
         // once nothing else stands against it.
         let is_retry = forbid && ask.attempts > 0;
@@ -283,6 +289,9 @@ impl Gate {
         }
         if is_retry {
             let _ = scope.retry_budget.spend(&allowance, cost, now);
+        }
+        if !wait.is_zero() {
+            return self.back_off(id, wait, now);
         }
         if turn == Turn::Now && self.turn_to_probe(place, now).is_ok() {
             let held = self.hold(&ask.ticket, ask.demand, None, place, now);

@@ -252,6 +252,31 @@ fn a_hint_above_the_cap_is_final_for_the_request() {
 }
 
 #[test]
+fn whoever_asks_again_waits_for_as_long_as_the_provider_wanted() {
+    // An overload does not pause the scope: its hint is for the original that it was given to.
+    let overloaded = head(503, Class::TemporaryOverload, Some(9_000));
+    let mut bench = Bench::enforcing();
+    let id = bench.offer(&offer(1), at(1.0));
+    bench.answer(id, &overloaded, at(2.0));
+    assert_eq!(bench.delivered(id), Some(true), "nine seconds are too long to wait inline");
+    let again = bench.offer(&offer(1), at(4.0));
+    bench.run_to(at(10.999));
+    assert_eq!((bench.sent(again), bench.refusal(again)), (None, None), "it is kept waiting");
+    bench.run_to(at(11.5));
+    assert!(bench.sent(again).is_some(), "and starts when the wait is over");
+    let settings = Settings { queue_max_age_s: 1.0, ..Settings::default() };
+    let mut bench = Bench::new(settings, scope(Some(6_000.0), Some(1_200_000.0)));
+    let id = bench.offer(&offer(1), at(1.0));
+    bench.answer(id, &overloaded, at(2.0));
+    let again = bench.offer(&offer(1), at(4.0));
+    let refusal = bench.refusal(again).expect("a queue of a second cannot hold it");
+    assert_eq!(
+        (refusal.reason, refusal.retry_after),
+        (Reason::Paused, Some(Duration::from_secs(7)))
+    );
+}
+
+#[test]
 fn no_retry_starts_that_could_not_finish_before_the_deadline() {
     let mut bench = Bench::enforcing();
     let hurried = Offer { deadline: Some(at(3.0)), ..offer(1) };

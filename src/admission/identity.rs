@@ -95,6 +95,8 @@ pub struct Original {
     pub requests: u32,
     /// Attempts so far.
     pub attempts: u32,
+    /// When the wait ends that the last answer asked for.
+    pub not_before: Mono,
     /// Sum of backoff waits.
     pub waited: Duration,
     /// It was let through at least once.
@@ -116,6 +118,7 @@ impl Original {
             running: 0,
             requests: 0,
             attempts: 0,
+            not_before: Mono::START,
             waited: Duration::ZERO,
             admitted: false,
             served: false,

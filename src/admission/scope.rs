@@ -73,6 +73,8 @@ pub(super) struct Ask {
     pub running: bool,
     /// Attempts that the original has had.
     pub attempts: u32,
+    /// When the wait ends that the provider asked of it.
+    pub not_before: Mono,
     /// Random number in 0..1, for the spread of Retry-After.
     pub uniform: f64,
 }

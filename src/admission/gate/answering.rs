@@ -64,6 +64,8 @@ impl Gate {
             hint: head.hint,
             ..chain("answer", now)
         });
+        let asked = head.hint.filter(|_| head.class != Class::Success);
+        original.not_before = now + asked.unwrap_or_default().min(PAUSE_MAX);
         let again = original.attempts > 1;
         let outcome = outcome_of(head, tries, uniform);
         self.heard(place, &outcome, enforced, started, now);

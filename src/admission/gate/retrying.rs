@@ -93,7 +93,7 @@ impl Gate {
         next
     }
 
-    fn back_off(&mut self, id: RequestId, wait: Duration, now: Mono) {
+    pub(super) fn back_off(&mut self, id: RequestId, wait: Duration, now: Mono) {
         let until = now + wait;
         let request = self.request_mut(id);
         request.phase = Phase::Backoff { until };

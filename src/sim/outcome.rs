@@ -38,15 +38,13 @@ pub struct Call {
     pub kind: CallKind,
     /// Inputs in it, at least 1: some providers count each as a request.
     pub items: u32,
-    /// It is wrong in itself and can never succeed.
-    pub poisoned: bool,
 }
 
 impl Call {
     /// A sound call with one input.
     #[must_use]
     pub const fn new(identity: u128, tokens: Tokens, kind: CallKind) -> Self {
-        Self { identity, tokens, kind, items: 1, poisoned: false }
+        Self { identity, tokens, kind, items: 1 }
     }
 }
 

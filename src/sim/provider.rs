@@ -235,9 +235,6 @@ impl Provider {
             Scripted::BadRequest => return Outcome::Rejected { status: 400 },
         }
         let behaviour = self.behaviour;
-        if call.poisoned {
-            return Outcome::Rejected { status: 400 };
-        }
         if let Some(limit) = behaviour.max_request_tokens.filter(|limit| call.tokens.0 > *limit) {
             return Outcome::TooLong { limit, requested: call.tokens.0 };
         }

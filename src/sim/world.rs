@@ -298,7 +298,7 @@ impl<G: GateModel> World<G> {
             Event::Run { caller, run } => self.begin_run(caller as usize, run),
             Event::GiveUp { request } => self.give_up(request),
             Event::PutBack { caller, item } => self.put_back(caller as usize, item),
-            Event::Redeliver { caller, item } => self.redeliver(caller as usize, item),
+            Event::Redeliver { caller, delivery } => self.redeliver(caller as usize, delivery),
         }
     }
 

@@ -111,8 +111,8 @@ fn layers_show_by_name_from_the_outside_inward() {
     let Some(Value::Map(layers)) = seen.value("layer_multiplication") else {
         panic!("{:?}", seen.absent.get("layer_multiplication"));
     };
-    let names: Vec<_> = layers.keys().map(String::as_str).collect();
-    assert_eq!(names, ["1. tenacity", "2. openai-python"]);
+    let shown: Vec<_> = layers.keys().map(String::as_str).collect();
+    assert_eq!(shown, ["1. tenacity", "2. openai-python"]);
     let product: f64 = layers.values().filter_map(Value::as_number).product();
     let multiplication = seen.number("client_multiplication").expect("it is known");
     assert!(multiplication > 1.5 && (product / multiplication - 1.0).abs() < 1e-9, "{product}");
@@ -130,7 +130,12 @@ fn failures_jobs_and_people_who_leave_show() {
     let twice = format!("name = 'job'\n{SIZE}job = {{ items = 800, workers = 4, every_s = 20 }}");
     check(&only(&[twice], "", WIDE), "duplicate_job_id_share", 0.3, 1.01);
     let impatient = steady(20.0, "leaves = { ratio = 0.9, within_s = 0.2, noticed = false }");
-    check(&only(&[impatient.replace("false", "true")], "", SCARCE), "client_abort_share", 0.15, 1.0);
+    check(
+        &only(&[impatient.replace("false", "true")], "", SCARCE),
+        "client_abort_share",
+        0.15,
+        1.0,
+    );
     check(&only(&[impatient], "", SCARCE), "abandoned_share", 0.5, 1.01);
 }
 

@@ -15,7 +15,7 @@ use crate::signal::Mono;
 use crate::sim::app::{Asked, Pending};
 use crate::sim::arrivals::{Arrival, Arrivals};
 use crate::sim::callers::CallerKind;
-use crate::sim::callers::job::{After, Item, Job, JobConfig};
+use crate::sim::callers::job::{After, Delivery, Job, JobConfig};
 
 /// Begins the work of one caller until its time is over.
 pub(super) async fn run(clients: Arc<Clients>, caller: usize) {
@@ -196,16 +196,17 @@ async fn worker(work: Arc<Work>) {
     }
 }
 
-async fn work_on(work: &Arc<Work>, item: Item) {
+async fn work_on(work: &Arc<Work>, delivery: Delivery) {
+    let item = delivery.item;
     if let Some(after_s) = work.config.redeliver_s {
         work.later(after_s, move |job| {
-            job.redeliver(item);
+            job.redeliver(delivery);
         });
     }
     let arrival = work.caller.arrivals().item(item, work.clients.now());
     let task = begin(Arc::clone(&work.clients), Arc::clone(&work.caller), arrival, true);
     let is_done = task.await;
-    if work.on_job(|job| job.finish(item, is_done)) == After::PutBack {
+    if work.on_job(|job| job.finish(delivery, is_done)) == After::PutBack {
         work.later(work.config.requeue_after_s, move |job| job.put_back(item));
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::Deserialize;
+use smallvec::SmallVec;
 
 use crate::sim::config::{ConfigError, within};
 
@@ -96,6 +97,15 @@ pub struct Item {
     pub number: u32,
 }
 
+/// An item in a worker's hands. One that is handed out again is another delivery of the same item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The item.
+    pub item: Item,
+    /// How often it had been handed out before.
+    number: u32,
+}
+
 /// What became of the items so far, all runs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemCounts {
@@ -122,12 +132,20 @@ pub enum After {
     PutBack,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct InWork {
-    /// Workers that have it now.
-    workers: u32,
+    /// Deliveries that are in a worker's hands now, by number.
+    held: SmallVec<[u32; 2]>,
+    /// How often it has been handed out.
+    deliveries: u32,
     /// How often it has failed.
     failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    New,
+    Again,
 }
 
 /// The list of a job.
@@ -139,7 +157,8 @@ pub struct Job {
     items: u32,
     requeues: u32,
     runs: u32,
-    waiting: VecDeque<Item>,
+    /// What is handed out next. What was handed out before may have been closed meanwhile.
+    waiting: VecDeque<(Item, Standing)>,
     /// Items that are in work or about to be put back.
     open: BTreeMap<Item, InWork>,
     /// Open items of each run that is not over.
@@ -182,29 +201,38 @@ impl Job {
         self.runs += 1;
         self.left.insert(run, self.items);
         self.counts.listed += u64::from(self.items);
-        self.waiting.extend((0..self.items).map(|number| Item { run, number }));
+        let new = |number| (Item { run, number }, Standing::New);
+        self.waiting.extend((0..self.items).map(new));
     }
 
     /// The next item for an idle worker.
-    pub fn take(&mut self) -> Option<Item> {
-        let item = self.waiting.pop_front()?;
+    pub fn take(&mut self) -> Option<Delivery> {
+        let item = loop {
+            let (item, standing) = self.waiting.pop_front()?;
+            if standing == Standing::New || self.open.contains_key(&item) {
+                break item;
+            }
+        };
         self.counts.begun += 1;
         let in_work = self.open.entry(item).or_default();
-        in_work.workers += 1;
+        let number = in_work.deliveries;
+        in_work.deliveries += 1;
+        in_work.held.push(number);
         // A repeat after a failure is the first worker's own; it is no second delivery.
-        let is_second = in_work.failures == 0 && !self.seen.insert(item.number);
-        self.counts.duplicates += u64::from(is_second);
-        Some(item)
+        let is_known = !self.seen.insert(item.number) && in_work.failures == 0;
+        self.counts.duplicates += u64::from(is_known || in_work.held.len() > 1);
+        Some(Delivery { item, number })
     }
 
     /// A worker is through with an item.
-    pub fn finish(&mut self, item: Item, is_done: bool) -> After {
+    pub fn finish(&mut self, delivery: Delivery, is_done: bool) -> After {
+        let item = delivery.item;
         // Another worker had the same item and was quicker.
         let Some(in_work) = self.open.get_mut(&item) else { return After::Nothing };
-        in_work.workers = in_work.workers.saturating_sub(1);
+        in_work.held.retain(|held| *held != delivery.number);
         if is_done {
             self.counts.done += 1;
-        } else if in_work.workers > 0 {
+        } else if !in_work.held.is_empty() {
             return After::Nothing;
         } else if in_work.failures < self.requeues {
             in_work.failures += 1;
@@ -219,22 +247,23 @@ impl Job {
     /// The wait before a repeat is over.
     pub fn put_back(&mut self, item: Item) {
         if self.open.contains_key(&item) {
-            self.waiting.push_back(item);
+            self.waiting.push_back((item, Standing::Again));
         }
     }
 
-    /// The visibility timeout of an item is over: it is handed out again if it is still in work.
-    pub fn redeliver(&mut self, item: Item) -> bool {
-        let is_open = self.open.get(&item).is_some_and(|in_work| in_work.workers > 0);
-        if is_open {
-            self.waiting.push_back(item);
+    /// The visibility timeout of a delivery is over: its item is handed out again if the worker still
+    /// has it.
+    pub fn redeliver(&mut self, delivery: Delivery) -> bool {
+        let held = |in_work: &InWork| in_work.held.contains(&delivery.number);
+        let is_held = self.open.get(&delivery.item).is_some_and(held);
+        if is_held {
+            self.waiting.push_back((delivery.item, Standing::Again));
         }
-        is_open
+        is_held
     }
 
     fn close(&mut self, item: Item) {
         self.open.remove(&item);
-        self.waiting.retain(|waiting| *waiting != item);
         if let Some(left) = self.left.get_mut(&item.run) {
             *left -= 1;
             if *left == 0 {
@@ -290,7 +319,7 @@ mod tests {
             let item = job.take().expect("it waits");
             assert_eq!(job.finish(item, false), After::PutBack);
             assert_eq!(job.take(), None, "not before the wait is over");
-            job.put_back(item);
+            job.put_back(item.item);
         }
         let item = job.take().expect("it waits");
         assert_eq!(job.finish(item, false), After::Nothing);
@@ -321,11 +350,32 @@ mod tests {
         job.begin_run();
         let item = job.take().expect("it waits");
         assert!(job.redeliver(item));
-        assert_eq!(job.take(), Some(item));
+        let again = job.take().expect("it is handed out again");
+        assert_eq!(again.item, item.item);
         job.finish(item, true);
-        job.finish(item, true);
-        assert!(!job.redeliver(item), "it is done");
+        job.finish(again, true);
+        assert!(!job.redeliver(again), "it is done");
         assert_eq!((job.counts().done, job.counts().duplicates), (1, 1));
+    }
+
+    #[test]
+    fn the_timeout_of_a_delivery_that_has_ended_hands_nothing_out() {
+        let mut job = job(1, 3);
+        job.begin_run();
+        let first = job.take().expect("it waits");
+        job.finish(first, false);
+        job.put_back(first.item);
+        let second = job.take().expect("it waits again");
+        assert!(!job.redeliver(first), "the second worker has just begun");
+        assert!(job.redeliver(second));
+        let third = job.take().expect("it is handed out again");
+        assert_eq!(
+            job.counts().duplicates,
+            1,
+            "two workers have it, although it has failed before"
+        );
+        job.finish(third, true);
+        assert_eq!((job.take(), job.left()), (None, 0));
     }
 
     proptest! {
@@ -336,7 +386,7 @@ mod tests {
             moves in prop::collection::vec((0_u8..6, any::<prop::sample::Index>(), any::<bool>()), 0..300),
         ) {
             let mut job = job(items, requeues);
-            let (mut working, mut resting): (Vec<Item>, Vec<Item>) = (Vec::new(), Vec::new());
+            let (mut working, mut resting): (Vec<Delivery>, Vec<Item>) = (Vec::new(), Vec::new());
             for (kind, place, outcome) in moves {
                 match kind {
                     0 => job.begin_run(),
@@ -344,7 +394,7 @@ mod tests {
                     3 if !working.is_empty() => {
                         let item = working.swap_remove(place.index(working.len()));
                         if job.finish(item, outcome) == After::PutBack {
-                            resting.push(item);
+                            resting.push(item.item);
                         }
                     }
                     4 if !resting.is_empty() => {

@@ -253,7 +253,9 @@ impl Stack {
             }
         }
         if let Some(layer) = layers.last_mut() {
-            layer.policy = sdk.policy();
+            // What it does beside retrying stays.
+            let Policy { timeout, fallback, .. } = layer.policy.clone();
+            layer.policy = Policy { timeout, fallback, ..sdk.policy() };
         }
         Self { layers: layers.into(), scopes: Arc::clone(&self.scopes) }
     }

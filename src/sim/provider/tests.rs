@@ -245,12 +245,11 @@ fn money_runs_out_and_can_be_topped_up() {
 #[test]
 fn what_can_never_succeed_never_does() {
     let mut provider = roomy("max_request_tokens = 8000");
-    let poisoned = Call { poisoned: true, ..call(1, 1) };
     for second in 0..5 {
         let now = at(f64::from(second));
         let long = provider.handle_request(&call(2, 8_001), now).outcome;
         assert_eq!(long, Outcome::TooLong { limit: 8_000, requested: 8_001 });
-        let wrong = provider.handle_request(&poisoned, now).outcome;
+        let wrong = provider.reject(1, CallKind::Embeddings, 400, now).outcome;
         assert_eq!(wrong, Outcome::Rejected { status: 400 });
         assert_eq!(provider.handle_request(&call(3, 8_000), now).outcome.status(), 200);
     }

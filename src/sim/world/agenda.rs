@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::signal::Mono;
-use crate::sim::callers::job::Item;
+use crate::sim::callers::job::{Delivery, Item};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
@@ -28,7 +28,7 @@ pub(super) enum Event {
     /// The wait before an item's repeat is over.
     PutBack { caller: u32, item: Item },
     /// The visibility timeout of an item is over.
-    Redeliver { caller: u32, item: Item },
+    Redeliver { caller: u32, delivery: Delivery },
 }
 
 struct Scheduled {

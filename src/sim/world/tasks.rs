@@ -6,7 +6,7 @@ use crate::signal::Mono;
 use crate::sim::app::Asked;
 use crate::sim::arrivals::{Arrival, Arrivals};
 use crate::sim::callers::CallerKind;
-use crate::sim::callers::job::{After, Item, Job};
+use crate::sim::callers::job::{After, Delivery, Item, Job};
 use crate::sim::callers::{CallerConfig, Patience};
 use crate::sim::layers::Stack;
 
@@ -77,7 +77,7 @@ pub(super) struct Task {
     open: u32,
     failed: bool,
     /// The item of a job that it works on.
-    item: Option<Item>,
+    item: Option<Delivery>,
 }
 
 impl<G: GateModel> World<G> {
@@ -142,9 +142,9 @@ impl<G: GateModel> World<G> {
         self.feed(caller);
     }
 
-    pub(super) fn redeliver(&mut self, caller: usize, item: Item) {
+    pub(super) fn redeliver(&mut self, caller: usize, delivery: Delivery) {
         if let Some(job) = &mut self.callers[caller].job {
-            job.redeliver(item);
+            job.redeliver(delivery);
         }
         self.feed(caller);
     }
@@ -154,16 +154,16 @@ impl<G: GateModel> World<G> {
         while !self.stopped {
             let state = &mut self.callers[caller];
             let Some(job) = state.job.as_mut().filter(|_| state.idle_workers > 0) else { break };
-            let Some(item) = job.take() else { break };
+            let Some(delivery) = job.take() else { break };
             state.idle_workers -= 1;
             let redeliver_s = state.config.job.as_ref().and_then(|job| job.redeliver_s);
             if let Some(seconds) = redeliver_s {
                 let at = self.now + Duration::from_secs_f64(seconds);
                 let caller = small(caller);
-                self.agenda.schedule(at, Event::Redeliver { caller, item });
+                self.agenda.schedule(at, Event::Redeliver { caller, delivery });
             }
-            let arrival = state.arrivals.item(item, self.now);
-            self.begin(caller, arrival, Some(item));
+            let arrival = state.arrivals.item(delivery.item, self.now);
+            self.begin(caller, arrival, Some(delivery));
         }
         self.report_items(caller);
     }
@@ -176,7 +176,7 @@ impl<G: GateModel> World<G> {
     }
 
     /// Begins a task with its first call: through the application where a person asks.
-    fn begin(&mut self, caller: usize, first: Arrival, item: Option<Item>) {
+    fn begin(&mut self, caller: usize, first: Arrival, item: Option<Delivery>) {
         let state = &self.callers[caller];
         let (calls, rounds) = (state.config.fan_out, state.config.calls_per_task);
         let is_question = state.config.kind == CallerKind::User && item.is_none();
@@ -232,13 +232,14 @@ impl<G: GateModel> World<G> {
         }
     }
 
-    fn item_ended(&mut self, caller: usize, item: Item, is_done: bool) {
+    fn item_ended(&mut self, caller: usize, delivery: Delivery, is_done: bool) {
         let state = &mut self.callers[caller];
         state.idle_workers += 1;
         let (Some(job), Some(config)) = (&mut state.job, &state.config.job) else { return };
-        if job.finish(item, is_done) == After::PutBack {
+        if job.finish(delivery, is_done) == After::PutBack {
             let at = self.now + Duration::from_secs_f64(config.requeue_after_s);
-            self.agenda.schedule(at, Event::PutBack { caller: small(caller), item });
+            let caller = small(caller);
+            self.agenda.schedule(at, Event::PutBack { caller, item: delivery.item });
         }
         self.feed(caller);
     }

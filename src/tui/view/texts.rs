@@ -108,8 +108,10 @@ pub fn timeline(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf
 
 /// The keys, by chapter, from the registry.
 pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let is_recording = model.playhead.is_some();
     let mut groups: BTreeMap<&str, Vec<Line<'static>>> = BTreeMap::new();
-    for entry in REGISTRY {
+    // What can be done live depends on the moment; in a recording it depends on nothing.
+    for entry in REGISTRY.iter().filter(|entry| !is_recording || (entry.when)(model)) {
         let danger = match entry.danger {
             Danger::Safe => " ",
             Danger::Plans => "*",
@@ -124,16 +126,24 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
             Span::styled(entry.description, look.style(role)),
         ]));
     }
-    let mut content = vec![
-        Line::styled(" * opens a plan, which starts on Cancel", look.style(Role::Warn)),
-        Line::styled(
+    let legend: &[&str] = if is_recording {
+        &[" a recording: nothing can be flipped, noted or undone"]
+    } else {
+        &[
+            " * opens a plan, which starts on Cancel",
             " ! changes flags when the focus is on Apply; nothing else does",
-            look.style(Role::Warn),
-        ),
-    ];
-    for group in ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"] {
+        ]
+    };
+    let mut content: Vec<_> =
+        legend.iter().map(|words| Line::styled(*words, look.style(Role::Warn))).collect();
+    let mut order = ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"];
+    if is_recording {
+        order.rotate_right(1);
+    }
+    for group in order {
+        let Some(rows) = groups.remove(group) else { continue };
         content.push(heading(group, look));
-        content.extend(groups.remove(group).unwrap_or_default());
+        content.extend(rows);
     }
     text("keys: j k scroll, Esc closes", content, scroll, look, area, buf);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::counts::Counts;
 use super::queue::{Lane, TenantId};
 use super::refusal::Reason;
 use super::tenants::Tenants;
@@ -266,23 +267,23 @@ pub struct Counters {
     /// Requests let through, by lane.
     pub admitted: PerLane<u64>,
     /// Requests refused, by lane and reason.
-    pub shed: BTreeMap<(Lane, Reason), u64>,
+    pub shed: Counts<(Lane, Reason)>,
     /// What would have been refused in shadow mode, by reason.
-    pub would_shed: BTreeMap<Reason, u64>,
+    pub would_shed: Counts<Reason>,
     /// Requests that the provider answered for good, by outcome.
-    pub completed: BTreeMap<Completion, u64>,
+    pub completed: Counts<Completion>,
     /// Requests whose caller went away, by stage.
-    pub cancelled: BTreeMap<Stage, u64>,
+    pub cancelled: Counts<Stage>,
     /// Requests put off for later, by lane.
     pub deferred: PerLane<u64>,
     /// Requests that became too late, by stage.
-    pub expired: BTreeMap<Stage, u64>,
+    pub expired: Counts<Stage>,
     /// First attempts.
     pub attempts_first: u64,
     /// Attempts after the first of their original, whoever asked for them.
     pub attempts_retry: u64,
     /// Attempts by what came of them.
-    pub results: BTreeMap<(Class, Ending), u64>,
+    pub results: Counts<(Class, Ending)>,
     /// Tries for which there was no connection; nothing was sent, so they are no attempts.
     pub unreachable: u64,
     /// Refusals of the provider.
@@ -296,7 +297,7 @@ pub struct Counters {
     /// Attempts after the first that succeeded.
     pub retry_successes: u64,
     /// Retries that were not made, by reason.
-    pub retries_denied: BTreeMap<Denied, u64>,
+    pub retries_denied: Counts<Denied>,
     /// Sum of the hints on refusals, in seconds.
     pub hints_sum_s: f64,
     /// How many refusals carried a hint.
@@ -359,7 +360,7 @@ impl Counters {
     pub(super) fn touched(&self) -> impl Copy + use<> {
         (
             (self.offered.total(), self.originals.total(), self.admitted.total()),
-            (self.client_repeats, self.retry_marked, self.shed.len(), self.tokens_estimated),
+            (self.client_repeats, self.retry_marked, self.shed.total(), self.tokens_estimated),
             (self.offered_latency.sum, self.offered_latency.buckets[0]),
             (self.queue_wait[Lane::Interactive].sum, self.queue_wait[Lane::Interactive].buckets[0]),
             (self.tenant_ids.last().copied(), self.tenants.len(), self.other_tenants.is_some()),

@@ -43,6 +43,11 @@ impl Estimator {
         }
     }
 
+    /// Something of each part, only to have looked at it.
+    pub(super) const fn touched(&self) -> impl Copy + use<> {
+        (self.input.is_known(), self.output.is_known(), self.error.is_known())
+    }
+
     /// The first guess for a body of `bytes` that allows its answer `max_tokens`, 0 if it does not
     /// say.
     #[must_use]

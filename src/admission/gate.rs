@@ -187,9 +187,10 @@ impl Gate {
         let enforced =
             settings.mode == Mode::Enforce && falls_within(offer.identity, settings.enforced_ratio);
         let scope = &mut self.scopes[offer.scope.0];
-        scope.touch();
-        let tenant = self.tenants.enter(&offer.tenant, now);
         let key = Key { scope: offer.scope.0, identity: offer.identity };
+        self.originals.touch(key);
+        let tenant = self.tenants.enter(&offer.tenant, now);
+        scope.touch(now);
         let (place, new) = self.originals.arrive(key, id.0, now);
         let original = &mut self.originals[place];
         let counters = &mut scope.counters;
@@ -281,7 +282,7 @@ impl Gate {
         let is_retry = forbid && ask.attempts > 0;
         let (allowance, cost) = (scope.retry_allowance(settings), scope.cost(&ask.demand));
         if is_retry && let Err(denied) = scope.retry_budget.left(&allowance, now).covers(cost) {
-            *scope.counters.retries_denied.entry(denied).or_default() += 1;
+            scope.counters.retries_denied.add(denied);
             return self.refuse(id, Reason::RetryBudget.refusal(None, forbid), now);
         }
         if !scope.tenant_has_share(ask.ticket.tenant, ask.demand.tokens(), settings, now) {
@@ -337,7 +338,7 @@ impl Gate {
             self.scopes[self.tidied].tidy(now);
         }
         self.originals.tidy(now);
-        self.tenants.sweep(share(self.tenants.slots()), now);
+        self.tenants.sweep(share(self.tenants.numbers()), now);
         self.tidy_at = (now < self.offered_at + TIDY_FOR).then_some(now + TIDY_EVERY);
     }
 

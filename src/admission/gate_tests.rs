@@ -191,13 +191,13 @@ fn what_is_let_through_stays_within_the_quota_and_the_rest_hears_why() {
     let rate = 20_000.0 * 0.98;
     assert!(counters.tokens_actual <= rate * 31.0, "{}", counters.tokens_actual);
     assert!(counters.tokens_actual >= rate * 28.0, "{}", counters.tokens_actual);
-    let shed = counters.shed.values().sum::<u64>();
+    let shed = counters.shed.total();
     assert!(shed > 2_000, "{shed}");
     assert!(
         counters
             .shed
-            .keys()
-            .all(|(_, reason)| { matches!(reason, Reason::QueueFull | Reason::QuotaTokens) })
+            .iter()
+            .all(|((_, reason), _)| { matches!(reason, Reason::QueueFull | Reason::QuotaTokens) })
     );
 }
 
@@ -248,7 +248,7 @@ fn a_hint_above_the_cap_is_final_for_the_request() {
     bench.answer(id, &throttled(9_000), at(1.1));
     assert_eq!(bench.delivered(id), Some(true));
     let counters = bench.scope().counters();
-    assert_eq!(counters.retries_denied.get(&Denied::Wait), Some(&1));
+    assert_eq!(counters.retries_denied.of(Denied::Wait), 1);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_queued_request_expires_exactly_at_its_greatest_age() {
     assert_eq!(reason(&bench, waiting), None);
     bench.run_to(at(3.5));
     assert_eq!(reason(&bench, waiting), Some(Reason::QueueExpired));
-    assert_eq!(bench.scope().counters().expired.get(&Stage::Queue), Some(&2));
+    assert_eq!(bench.scope().counters().expired.of(Stage::Queue), 2);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn cancelling_at_any_stage_frees_everything() {
     bench.settle();
     assert_eq!(bench.gate.open_requests(), 0);
     assert_eq!(bench.scope().in_flight(), 0);
-    assert_eq!(bench.scope().counters().cancelled.values().sum::<u64>(), 3);
+    assert_eq!(bench.scope().counters().cancelled.total(), 3);
 }
 
 #[test]

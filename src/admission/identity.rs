@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::ops;
 use std::time::Duration;
 
@@ -164,6 +165,11 @@ pub(super) struct Originals {
 }
 
 impl Originals {
+    /// Looks at where an original may lie, so that [`Self::arrive`] need not wait for memory.
+    pub fn touch(&self, key: Key) {
+        black_box(self.place_of(key));
+    }
+
     /// The original that a request asks for; `true` when it is new. `id` is the request's number,
     /// and becomes that of a new original; numbers count up.
     ///

@@ -11,6 +11,7 @@ mod budget;
 mod concurrency;
 mod config;
 mod counters;
+mod counts;
 mod estimate;
 mod events;
 mod gate;
@@ -42,6 +43,7 @@ pub use counters::{
     Completion, Counters, Denied, Ending, Histogram, LATENCY_BOUNDS, RefusalKey, Stage,
     StoreCounters, TenantCounters,
 };
+pub use counts::Counts;
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
 pub use identity::{Attempted, ChainEntry, Identity, Original};

@@ -187,17 +187,19 @@ impl Scope {
     ///
     /// With thousands of scopes all of it is far from the processor. A decision comes from one part to
     /// the next and would wait for each; looks that do not depend on each other wait together.
-    pub(super) fn touch(&self) {
+    pub(super) fn touch(&self, now: Mono) {
         let Self { config, budget, queue, breaker, permits, adaptive, .. } = self;
         for meter in budget.meters() {
             black_box(meter.touched());
         }
         black_box((
-            (config.tpm.is_some(), config.policy.faults_in_row, config.rpm.is_some()),
+            (config.tpm, config.rpm, config.input_tpm, config.output_tpm, config.tpd),
+            config.policy.faults_in_row,
             (self.in_flight, self.woken_at, self.wake.is_some(), self.keeping.is_some()),
             (self.batch.is_some(), self.tenants.is_empty(), queue.is_empty(), self.provider),
             (breaker.reason(), breaker.is_closed(), permits.limit(), adaptive.factor()),
-            (self.retry_budget.used(), self.estimator.error(), self.ramping.is_some()),
+            (self.retry_budget.touched(now), self.ramping.is_some()),
+            self.estimator.touched(),
             self.counters.touched(),
         ));
     }

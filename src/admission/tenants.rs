@@ -1,7 +1,7 @@
 //! Gives the tenants that are about small numbers, and forgets those that have been idle.
 //!
 //! Everything else of the gate knows a tenant by its number. A table of hashes finds the number; nothing
-//! goes through it in its order. Names of up to 24 bytes lie in the slots themselves, so that finding one
+//! goes through it in its order. Names of up to 24 bytes lie in the table itself, so that finding one
 //! looks at one place less.
 
 use std::hash::BuildHasher as _;
@@ -22,22 +22,24 @@ const IDLE: Duration = Duration::from_mins(10);
 const OTHER: &str = "other";
 
 #[derive(Debug)]
-struct Slot {
+struct Tenant {
     name: CompactString,
+    number: u32,
     /// Requests of it that are open.
     open: u32,
+    seen: Mono,
     /// Somebody counts it by its number, for good.
     kept: bool,
-    seen: Mono,
 }
 
 /// The tenants of one gate.
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
-    by_name: HashTable<u32>,
+    table: HashTable<Tenant>,
     /// Seeded anew in every process, so that callers cannot choose names that collide.
     hasher: RandomState,
-    slots: Vec<Option<Slot>>,
+    /// Hash of the name by number; of one that is free, the last one's.
+    hashes: Vec<u64>,
     free: Vec<u32>,
     hand: usize,
 }
@@ -45,37 +47,37 @@ pub(super) struct Tenants {
 impl Tenants {
     /// The number of a tenant that sends a request now. Give it back with [`Self::leave`].
     pub fn enter(&mut self, name: &str, now: Mono) -> TenantId {
-        let slots = &self.slots;
         let hash = self.hasher.hash_one(name);
-        let found = self.by_name.find(hash, |number| named(slots, *number, name)).copied();
-        let number = found.unwrap_or_else(|| self.insert(name, hash, now));
-        let slot = self.slots[number as usize].as_mut().expect("a number of the table is taken");
-        slot.open += 1;
-        slot.seen = now;
-        TenantId(number)
+        let tenant = match self.table.find_mut(hash, |tenant| tenant.name == name) {
+            Some(tenant) => tenant,
+            None => self.insert(name, hash, now),
+        };
+        tenant.open += 1;
+        tenant.seen = now;
+        TenantId(tenant.number)
     }
 
     /// The name of a tenant that is about. It keeps its number from now on.
     ///
     /// # Panics
     /// When there is no such tenant.
-    pub fn keep(&mut self, TenantId(number): TenantId) -> &str {
-        let slot = self.slots[number as usize].as_mut().expect("the tenant is about");
-        slot.kept = true;
-        &slot.name
+    pub fn keep(&mut self, id: TenantId) -> &str {
+        let tenant = self.get_mut(id).expect("the tenant is about");
+        tenant.kept = true;
+        &tenant.name
     }
 
     /// A request of this tenant has ended.
-    pub fn leave(&mut self, TenantId(number): TenantId, now: Mono) {
-        if let Some(Some(slot)) = self.slots.get_mut(number as usize) {
-            slot.open = slot.open.saturating_sub(1);
-            slot.seen = now;
+    pub fn leave(&mut self, id: TenantId, now: Mono) {
+        if let Some(tenant) = self.get_mut(id) {
+            tenant.open = tenant.open.saturating_sub(1);
+            tenant.seen = now;
         }
     }
 
     /// Numbers, those that are free among them.
-    pub fn slots(&self) -> usize {
-        self.slots.len()
+    pub fn numbers(&self) -> usize {
+        self.hashes.len()
     }
 
     /// Looks at so many numbers, in turn, for tenants that are idle.
@@ -85,47 +87,42 @@ impl Tenants {
         }
     }
 
-    fn insert(&mut self, name: &str, hash: u64, now: Mono) -> u32 {
-        let full = self.free.is_empty() && self.slots.len() >= TENANTS_MAX;
-        if full && name != OTHER {
-            let hash = self.hasher.hash_one(OTHER);
-            let slots = &self.slots;
-            let found = self.by_name.find(hash, |number| named(slots, *number, OTHER)).copied();
-            return found.unwrap_or_else(|| self.insert(OTHER, hash, now));
+    fn get_mut(&mut self, TenantId(number): TenantId) -> Option<&mut Tenant> {
+        let hash = *self.hashes.get(number as usize)?;
+        self.table.find_mut(hash, |tenant| tenant.number == number)
+    }
+
+    fn insert(&mut self, name: &str, hash: u64, now: Mono) -> &mut Tenant {
+        let full = self.free.is_empty() && self.hashes.len() >= TENANTS_MAX;
+        let (name, hash) = if full { (OTHER, self.hasher.hash_one(OTHER)) } else { (name, hash) };
+        let known = full && self.table.find(hash, |tenant| tenant.name == OTHER).is_some();
+        if !known {
+            let number = self.free.pop().unwrap_or_else(|| {
+                self.hashes.push(hash);
+                u32::try_from(self.hashes.len() - 1).expect("bounded by TENANTS_MAX")
+            });
+            self.hashes[number as usize] = hash;
+            let tenant = Tenant { name: name.into(), number, open: 0, seen: now, kept: false };
+            let hashes = &self.hashes;
+            let rehash = |tenant: &Tenant| hashes[tenant.number as usize];
+            self.table.insert_unique(hash, tenant, rehash);
         }
-        let slot = Some(Slot { name: name.into(), open: 0, kept: false, seen: now });
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("bounded by TENANTS_MAX")
-        });
-        self.slots[number as usize] = slot;
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        let rehash = |number: &u32| {
-            let slot = slots[*number as usize].as_ref();
-            hasher.hash_one(&*slot.expect("a number of the table is taken").name)
-        };
-        self.by_name.insert_unique(hash, number, rehash);
-        number
+        let found = self.table.find_mut(hash, |tenant| tenant.name == name);
+        found.expect("it was there, or was put there")
     }
 
     /// Forgets the tenant under the hand if it is idle, and moves the hand on.
     fn sweep_one(&mut self, now: Mono) {
-        self.hand = (self.hand + 1) % self.slots.len();
-        let number = self.hand;
-        let idle = self.slots[number]
-            .take_if(|slot| slot.open == 0 && !slot.kept && now.saturating_since(slot.seen) > IDLE);
-        let Some(slot) = idle else { return };
-        let number = u32::try_from(number).expect("bounded by TENANTS_MAX");
-        let hash = self.hasher.hash_one(&*slot.name);
-        if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == number) {
+        self.hand = (self.hand + 1) % self.hashes.len();
+        let Ok(number) = u32::try_from(self.hand) else { return };
+        let same = |tenant: &Tenant| tenant.number == number;
+        let Ok(entry) = self.table.find_entry(self.hashes[self.hand], same) else { return };
+        let &Tenant { open, kept, seen, .. } = entry.get();
+        if open == 0 && !kept && now.saturating_since(seen) > IDLE {
             entry.remove();
+            self.free.push(number);
         }
-        self.free.push(number);
     }
-}
-
-fn named(slots: &[Option<Slot>], number: u32, name: &str) -> bool {
-    slots[number as usize].as_ref().is_some_and(|slot| slot.name == name)
 }
 
 #[cfg(test)]
@@ -155,8 +152,8 @@ mod tests {
         tenants.keep(kept);
         tenants.leave(kept, Mono::START);
         let later = Mono::START + IDLE + Duration::from_secs(1);
-        tenants.sweep(tenants.slots(), later);
-        assert_eq!(tenants.slots.len() - tenants.free.len(), 2);
+        tenants.sweep(tenants.numbers(), later);
+        assert_eq!(tenants.hashes.len() - tenants.free.len(), 2);
         assert_eq!([tenants.enter("open", later), tenants.enter("kept", later)], [open, kept]);
     }
 }

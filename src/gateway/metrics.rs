@@ -113,7 +113,7 @@ fn work(page: &mut Page, scopes: &[Scope]) {
     });
     page.family("weir_shed_total", "counter", "Requests that the gate refused.");
     for scope in scopes {
-        for ((lane, reason), count) in &scope.counters().shed {
+        for ((lane, reason), count) in scope.counters().shed.iter() {
             let status = reason.status().to_string();
             let labels = [
                 ("scope", &**scope.name()),
@@ -121,20 +121,20 @@ fn work(page: &mut Page, scopes: &[Scope]) {
                 ("reason", reason.word()),
                 ("status", &status),
             ];
-            page.count("weir_shed_total", &labels, *count);
+            page.count("weir_shed_total", &labels, count);
         }
     }
     page.by(scopes, "weir_would_shed_total", "Refusals that shadow mode did not make.", |s| {
-        s.counters().would_shed.iter().map(|(key, n)| ("reason", key.word(), *n)).collect()
+        s.counters().would_shed.iter().map(|(key, n)| ("reason", key.word(), n)).collect()
     });
     page.by(scopes, "weir_completed_total", "Requests answered by the provider.", |s| {
-        s.counters().completed.iter().map(|(key, n)| ("outcome", key.word(), *n)).collect()
+        s.counters().completed.iter().map(|(key, n)| ("outcome", key.word(), n)).collect()
     });
     page.by(scopes, "weir_cancelled_total", "Requests whose caller went away.", |s| {
-        s.counters().cancelled.iter().map(|(key, n)| ("stage", key.word(), *n)).collect()
+        s.counters().cancelled.iter().map(|(key, n)| ("stage", key.word(), n)).collect()
     });
     page.by(scopes, "weir_expired_total", "Requests that became too late to start.", |s| {
-        s.counters().expired.iter().map(|(key, n)| ("stage", key.word(), *n)).collect()
+        s.counters().expired.iter().map(|(key, n)| ("stage", key.word(), n)).collect()
     });
 }
 
@@ -145,7 +145,7 @@ fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
     });
     page.family("weir_attempt_results_total", "counter", "Attempts by what came of them.");
     for scope in scopes {
-        for ((class, ending), count) in &scope.counters().results {
+        for ((class, ending), count) in scope.counters().results.iter() {
             let status = match ending {
                 Ending::Status(status) => status.to_string(),
                 Ending::Timeout => "timeout".to_owned(),
@@ -154,7 +154,7 @@ fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
                 Ending::Cancelled => "cancelled".to_owned(),
             };
             let labels = [("scope", &**scope.name()), ("class", class.word()), ("status", &status)];
-            page.count("weir_attempt_results_total", &labels, *count);
+            page.count("weir_attempt_results_total", &labels, count);
         }
     }
     page.per_scope(
@@ -192,7 +192,7 @@ fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
         s.counters().retry_successes
     });
     page.by(scopes, "weir_retries_denied_total", "Retries that were not made.", |s| {
-        s.counters().retries_denied.iter().map(|(key, n)| ("reason", key.word(), *n)).collect()
+        s.counters().retries_denied.iter().map(|(key, n)| ("reason", key.word(), n)).collect()
     });
     page.family("weir_retry_after_seconds", "summary", "Hints on the provider's refusals.");
     for scope in scopes {

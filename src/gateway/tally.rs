@@ -69,10 +69,10 @@ impl Tally {
             tally.originals_served += counters.originals_served;
             tally.offered += counters.offered.total();
             tally.admitted += counters.admitted.total();
-            tally.shed += counters.shed.values().sum::<u64>();
-            tally.expired += counters.expired.values().sum::<u64>();
-            tally.cancelled += counters.cancelled.values().sum::<u64>();
-            tally.completed += counters.completed.get(&Completion::Success).copied().unwrap_or(0);
+            tally.shed += counters.shed.total();
+            tally.expired += counters.expired.total();
+            tally.cancelled += counters.cancelled.total();
+            tally.completed += counters.completed.of(Completion::Success);
             tally.attempts += counters.attempts();
             tally.provider_429 += counters
                 .results

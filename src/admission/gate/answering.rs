@@ -55,7 +55,7 @@ impl Gate {
         let tries = request.attempts;
         let scope = &mut self.scopes[place];
         let ending = Ending::Status(head.status);
-        *scope.counters.results.entry((head.class, ending)).or_default() += 1;
+        scope.counters.results.add((head.class, ending));
         learn_meters(scope, &head.meters, now);
         let original = &mut self.originals[original];
         original.log(ChainEntry {
@@ -111,7 +111,7 @@ impl Gate {
                 Ending::Deadline => Class::DeadlineExpired,
                 _ => Class::TemporaryOverload,
             };
-            *scope.counters.results.entry((class, ending)).or_default() += 1;
+            scope.counters.results.add((class, ending));
         }
         let is_slow = self.scopes[place].is_slow(now.saturating_since(started), now);
         let outcome = match ending {
@@ -143,7 +143,7 @@ impl Gate {
                 let charged = used
                     .map(|used| scope.estimator.charge(&known.terms.guess, &used))
                     .or(estimated(held));
-                *scope.counters.completed.entry(Completion::Success).or_default() += 1;
+                scope.counters.completed.add(Completion::Success);
                 let original = &mut self.originals[known.original];
                 let was_served = std::mem::replace(&mut original.served, true);
                 scope.counters.originals_served += u64::from(!was_served);
@@ -169,7 +169,7 @@ impl Gate {
         let outcome = Outcome::Fault { overload: false };
         self.heard(place, &outcome, enforced, started, now);
         let scope = &mut self.scopes[place];
-        *scope.counters.completed.entry(Completion::Error).or_default() += 1;
+        scope.counters.completed.add(Completion::Error);
         self.originals[original].log(chain("broken", now));
         // What it cost is not known; the estimate stands.
         self.end_attempt(request, estimated(held), outcome, &[], now);
@@ -199,7 +199,7 @@ impl Gate {
                 let scope = &mut self.scopes[place];
                 if sent {
                     let key = (Class::Cancelled, Ending::Cancelled);
-                    *scope.counters.results.entry(key).or_default() += 1;
+                    scope.counters.results.add(key);
                 }
                 let charged = estimated(held.filter(|_| sent));
                 self.end_attempt(request, charged, Outcome::Neither, &[], now);
@@ -210,7 +210,7 @@ impl Gate {
                 Stage::Upstream
             }
         };
-        *self.scopes[place].counters.cancelled.entry(stage).or_default() += 1;
+        self.scopes[place].counters.cancelled.add(stage);
         self.finish(request, Finish::Gone, now);
         self.pump(place, now);
     }

@@ -58,7 +58,7 @@ impl Gate {
     pub(super) fn expire(&mut self, id: RequestId, place: usize, now: Mono) {
         let scope = &mut self.scopes[place];
         scope.queue.remove(id);
-        *scope.counters.expired.entry(Stage::Queue).or_default() += 1;
+        scope.counters.expired.add(Stage::Queue);
         if self.requests[id].terms.deferrable {
             return self.defer(id, Duration::ZERO, now);
         }
@@ -72,7 +72,7 @@ impl Gate {
             return self.defer(id, refusal.retry_after.unwrap_or_default(), now);
         }
         let counters = &mut self.scopes[request.scope].counters;
-        *counters.shed.entry((request.terms.lane, refusal.reason)).or_default() += 1;
+        counters.shed.add((request.terms.lane, refusal.reason));
         counters.tenant(request.tenant, &mut self.tenants).refused += 1;
         self.answer_refusal(id, refusal, now);
     }

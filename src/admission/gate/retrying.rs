@@ -37,7 +37,7 @@ impl Gate {
                 };
                 let request = &self.requests[id];
                 let counters = &mut self.scopes[place].counters;
-                *counters.completed.entry(outcome).or_default() += 1;
+                counters.completed.add(outcome);
                 if outcome == Completion::Refused {
                     counters.tenant(request.tenant, &mut self.tenants).refused += 1;
                 }
@@ -105,7 +105,7 @@ impl Gate {
     }
 
     fn count_denied(&mut self, place: usize, why: Denied) {
-        *self.scopes[place].counters.retries_denied.entry(why).or_default() += 1;
+        self.scopes[place].counters.retries_denied.add(why);
     }
 
     /// A backoff is over: back to the head of its line, with the time that is left.

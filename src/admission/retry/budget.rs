@@ -136,10 +136,14 @@ impl RetryBudget {
         }
     }
 
+    /// Something of what an admission counts in, only to have looked at it.
+    pub(in crate::admission) fn touched(&self, now: Mono) -> impl Copy + use<> {
+        (self.used, self.slots[place(number(now))].number)
+    }
+
     fn current(&mut self, now: Mono) -> &mut Slot {
         let number = number(now);
-        #[expect(clippy::cast_possible_truncation, reason = "a remainder below eleven")]
-        let slot = &mut self.slots[(number % SLOTS_KEPT as u64) as usize];
+        let slot = &mut self.slots[place(number)];
         if slot.number != number {
             *slot = Slot { number, ..Slot::default() };
         }
@@ -150,6 +154,11 @@ impl RetryBudget {
 fn number(now: Mono) -> u64 {
     let width = WINDOW.as_nanos() / u128::from(SLOTS);
     u64::try_from(now.since_start().as_nanos() / width).unwrap_or(u64::MAX - u64::from(SLOTS))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a remainder below eleven")]
+const fn place(number: u64) -> usize {
+    (number % SLOTS_KEPT as u64) as usize
 }
 
 #[cfg(test)]

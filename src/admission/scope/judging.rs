@@ -235,7 +235,7 @@ impl Scope {
         let judged = self.judge(ask, settings, now);
         self.keeping = keeping;
         if let Err(refusal) = judged {
-            *self.counters.would_shed.entry(refusal.reason).or_default() += 1;
+            self.counters.would_shed.add(refusal.reason);
         } else {
             let held = self.budget.reserve(ask.demand, now);
             self.budget.settle(&held, Some(ask.demand), now);

@@ -80,7 +80,7 @@ impl Scope {
     fn evidence(&mut self, now: Mono) -> Evidence {
         let refused = [Class::TransientRateLimit, Class::TemporaryOverload];
         let results = &self.counters.results;
-        let all: u64 = results.values().sum();
+        let all = results.total();
         let bad = results.iter().filter(|((class, _), _)| refused.contains(class));
         let bad: u64 = bad.map(|(_, count)| count).sum();
         let oldest =

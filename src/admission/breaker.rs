@@ -236,6 +236,11 @@ impl Breaker {
         self.open_for
     }
 
+    /// Whether it is open now and was when a call `started`: the call went past it.
+    pub(super) fn is_parked_since(&self, started: Mono, now: Mono) -> bool {
+        matches!(self.state(now), State::Open { .. }) && started >= self.since
+    }
+
     /// Since when it is in this state.
     #[must_use]
     pub const fn since(&self) -> Mono {

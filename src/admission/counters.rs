@@ -288,6 +288,8 @@ pub struct Counters {
     pub unreachable: u64,
     /// Refusals of the provider.
     pub refusals: BTreeMap<RefusalKey, u64>,
+    /// Calls that went past an open breaker and succeeded: it is open for too long.
+    pub served_while_open: u64,
     /// Requests that ask again for a known original.
     pub client_repeats: u64,
     /// Requests that carry a retry mark above zero.

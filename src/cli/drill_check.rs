@@ -1,5 +1,6 @@
 //! `weir drill --check`: whether scenarios show what their files say, as a table or as one document.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use serde_json::json;
 use super::columns::{COLUMNS, wrap};
 use super::out;
 use crate::diagnosis::Library;
-use crate::drill::checks::{self, Checked, Compared, Moment, Said};
+use crate::drill::checks::{
+    self, CONFIRMED_WITHIN, Checked, Compared, Moment, NAMED_WITHIN, Said, Told, Wrongly,
+};
 use crate::drill::scenario::{Scenario, names};
 
 /// Most seeds of one check.
@@ -91,7 +94,10 @@ fn table(checked: &[Checked], seeds: usize, ok: impl Fn(&Checked) -> bool) -> St
 fn overview(scenarios: &[&[Checked]], ok: impl Fn(&Checked) -> bool) -> String {
     let rows = || scenarios.iter().filter_map(|runs| Some((runs.first()?, *runs)));
     let name = rows().map(|(first, _)| first.scenario.len()).max().unwrap_or(0);
-    let mut text = format!("     {:<name$}  {:<10}verdict\n", "scenario", "right in");
+    let mut text = format!(
+        "     {:<name$}  {:<10}{:<9}{:<11}verdict\n",
+        "scenario", "right in", "named s", "confirmed s"
+    );
     for (first, runs) in rows() {
         let right = runs.iter().filter(|run| run.passed).count();
         let right = format!("{right} of {}", runs.len());
@@ -99,7 +105,13 @@ fn overview(scenarios: &[&[Checked]], ok: impl Fn(&Checked) -> bool) -> String {
         let cause = other.unwrap_or(&first.verdict).cause.as_deref().unwrap_or("nothing");
         let word = if other.is_some() { "other: " } else { "" };
         let mark = mark(runs.iter().all(&ok));
-        let _ = writeln!(text, "{mark:<5}{:<name$}  {right:<10}{word}{cause}", first.scenario);
+        let named = slowest(runs, |told| told.named_after_s);
+        let confirmed = slowest(runs, |told| told.confirmed_after_s);
+        let _ = writeln!(
+            text,
+            "{mark:<5}{:<name$}  {right:<10}{named:<9}{confirmed:<11}{word}{cause}",
+            first.scenario
+        );
     }
     text
 }
@@ -112,6 +124,7 @@ fn detail(runs: &[Checked]) -> String {
     let _ = writeln!(text, "{}: {}", first.scenario, count(passed, runs.len(), "right"));
     moments(&mut text, "evidence", &each(runs, |run| &run.evidence));
     said(&mut text, "", &each(runs, |run| std::slice::from_ref(&run.verdict)));
+    told(&mut text, runs);
     for (place, cure) in first.cures.iter().enumerate() {
         moments(
             &mut text,
@@ -120,6 +133,7 @@ fn detail(runs: &[Checked]) -> String {
         );
         let verdicts = each(runs, |run| std::slice::from_ref(&run.cures[place].verdict));
         said(&mut text, " after it", &verdicts);
+        wrongly(&mut text, runs, |run| &run.cures[place].wrong);
     }
     for (place, harm) in first.harms.iter().enumerate() {
         let _ = writeln!(text, "  harm {}", harm.flip);
@@ -187,6 +201,49 @@ fn said(text: &mut String, when: &str, rows: &[Vec<&Said>]) {
             Some(_) => format!(", expected {} ({others} of {} seeds)", first.expected, row.len()),
         };
         let _ = writeln!(text, "  verdict{when}: {cause}{standing}{expected}");
+    }
+}
+
+/// The longest time of all runs, or that it never came in one.
+fn slowest(runs: &[Checked], after: impl Fn(&Told) -> Option<f64>) -> String {
+    let times: Option<Vec<f64>> = runs.iter().map(|run| after(&run.told)).collect();
+    let longest = |times: Vec<f64>| times.into_iter().fold(0.0, f64::max);
+    times.map(longest).map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.0}"))
+}
+
+/// How soon the cause was told, and what was confirmed that is not so.
+fn told(text: &mut String, runs: &[Checked]) {
+    let rows: [(_, fn(&Told) -> Option<f64>, _); 2] = [
+        ("named", |told| told.named_after_s, NAMED_WITHIN),
+        ("confirmed", |told| told.confirmed_after_s, CONFIRMED_WITHIN),
+    ];
+    for (word, after, bound) in rows {
+        let times: Vec<f64> = runs.iter().filter_map(|run| after(&run.told)).collect();
+        let late = |seconds: &&f64| **seconds > bound.as_secs_f64();
+        let (never, late) = (runs.len() - times.len(), times.iter().filter(late).count());
+        let after = range(times.into_iter(), 0);
+        let _ = writeln!(text, "  {word} after {after} s; {late} late, {never} never");
+    }
+    wrongly(text, runs, |run| &run.told.wrong);
+}
+
+/// Every cause that was confirmed and is not so: in how many seeds, when, and for how long at most.
+fn wrongly<'a>(text: &mut String, runs: &'a [Checked], of: impl Fn(&'a Checked) -> &'a [Wrongly]) {
+    let all: Vec<(u64, &Wrongly)> =
+        runs.iter().flat_map(|run| of(run).iter().map(|one| (run.seed, one))).collect();
+    let causes: BTreeSet<&str> = all.iter().map(|(_, one)| one.cause.as_str()).collect();
+    for cause in causes {
+        let of_it = || all.iter().filter(|(_, one)| one.cause == cause);
+        let seeds: BTreeSet<u64> = of_it().map(|(seed, _)| *seed).collect();
+        let from = range(of_it().map(|(_, one)| one.after_s), 0);
+        let longest = of_it().map(|(_, one)| one.for_s).fold(0.0, f64::max);
+        let _ = writeln!(
+            text,
+            "    FAIL {cause} was confirmed in {} of {} seeds, from {from} s on, for {longest:.0} s at most (seed {})",
+            seeds.len(),
+            runs.len(),
+            seeds.first().copied().unwrap_or_default(),
+        );
     }
 }
 
@@ -263,14 +320,20 @@ mod tests {
                 standing: None,
                 matches,
             },
+            told: Told {
+                named_after_s: Some(4.0),
+                confirmed_after_s: None,
+                wrong: Vec::new(),
+                passed: true,
+            },
             cures: Vec::new(),
             harms: Vec::new(),
         };
         let all = [run("calm", true, true), run("storm", false, false)];
         let text = table(&all, 1, |run| run.passed);
         let rows: Vec<_> = text.lines().collect();
-        assert_eq!(rows[1], "ok   calm   1 of 1    healthy");
-        assert_eq!(rows[2], "FAIL storm  0 of 1    other: retry-backlog");
+        assert_eq!(rows[1], "ok   calm   1 of 1    4        -          healthy");
+        assert_eq!(rows[2], "FAIL storm  0 of 1    4        -          other: retry-backlog");
         assert_eq!(rows[4], "storm: not right", "and more of what is not right: {text}");
         assert!(!text.contains("calm: "), "{text}");
     }

@@ -12,6 +12,7 @@ use super::evaluate::Watch;
 use super::history::{Readings, Ring, Single};
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
+use super::settling::Settling;
 use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
@@ -29,6 +30,8 @@ const AT_LIMIT: f64 = 0.05;
 pub struct Facts {
     places: Arc<BTreeMap<(String, String), usize>>,
     evidence: Vec<Evidence>,
+    /// Causes that are proven and not yet for long enough.
+    settling: BTreeSet<String>,
 }
 
 impl Facts {
@@ -49,6 +52,12 @@ impl Facts {
         })
     }
 
+    /// A cause's standing as it is told: what was only just proven is likely.
+    #[must_use]
+    pub fn told(&self, cause: &str, standing: Standing) -> Standing {
+        if self.settling.contains(cause) { standing.min(Standing::Likely) } else { standing }
+    }
+
     fn place(&self, book: &str, name: &str) -> Option<usize> {
         self.places.get(&(book.to_owned(), name.to_owned())).copied()
     }
@@ -60,6 +69,7 @@ pub struct Diagnoser {
     library: Arc<Library>,
     watch: Watch,
     ring: Ring,
+    settling: Settling,
     facts: Facts,
 }
 
@@ -78,8 +88,8 @@ impl Diagnoser {
             }
         }
         let ring = Ring::new(watch.paths());
-        let facts = Facts { places: Arc::new(places), evidence: Vec::new() };
-        Self { library, watch, ring, facts }
+        let facts = Facts { places: Arc::new(places), ..Facts::default() };
+        Self { library, watch, ring, settling: Settling::default(), facts }
     }
 
     /// Takes the next snapshot of the scope and says what it looks like now.
@@ -106,6 +116,11 @@ impl Diagnoser {
         }
         self.ring.push(Arc::new(complete(snapshot)), at);
         self.facts.evidence = self.watch.step(&self.ring, at);
+        let scores = score_all(&self.library, &self.facts);
+        let window_s = self.ring.newest().snapshot.window_s;
+        let standings = scores.iter().map(|(cause, score)| (*cause, score.standing));
+        self.settling.step(standings, window_s, at);
+        self.facts.settling = self.settling.open(window_s).map(str::to_owned).collect();
     }
 
     /// The evidence as of the last step.
@@ -163,7 +178,7 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
     let (named, trail) = walk(library, facts);
     let cause = library.cause(&named);
     let standing = match scores.get(named.as_str()) {
-        Some(score) if named != INSUFFICIENT => score.standing,
+        Some(score) if named != INSUFFICIENT => facts.told(&named, score.standing),
         _ => Standing::CannotTell,
     };
     let evidence = shown(library, facts, cause, &trail);
@@ -179,7 +194,7 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         say: cause.map_or_else(String::new, |cause| fill(&cause.say, &completed.snapshot)),
         path: trail.path,
         evidence,
-        also: others(library, &scores, &named),
+        also: others(library, facts, &scores, &named),
         used,
         of: used + missing.len(),
         missing,
@@ -210,7 +225,8 @@ fn walk(library: &Library, facts: &Facts) -> (String, Trail) {
         let goto = match &node.step {
             Step::Decide { .. } => decide(node, triage, facts, &mut trail),
             Step::Rank { .. } => {
-                let (goto, say) = choose(node, &ranking(library, triage, node, facts));
+                let ranked = ranking(library, triage, node, facts);
+                let (goto, say) = choose(node, &ranked, facts);
                 trail.path.push(step_of(node, say));
                 goto
             }
@@ -277,7 +293,7 @@ pub fn ranking(
 
 /// The way out of a rank node, given its ranking: where, and in which words.
 #[must_use]
-pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)]) -> (Goto, String) {
+pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)], facts: &Facts) -> (Goto, String) {
     let Step::Rank { none, unknown, .. } = &node.step else {
         return (Goto::Node(node.id.clone()), String::new());
     };
@@ -287,7 +303,7 @@ pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)]) -> (Goto, String
         .filter(|(_, standing, _)| *standing >= Standing::Likely)
         .reduce(|best, next| if next.1 > best.1 { next } else { best });
     if let Some((id, standing, goto)) = best {
-        return (goto.clone(), format!("{id} is {standing}"));
+        return (goto.clone(), format!("{id} is {}", facts.told(id, *standing)));
     }
     match ranked.iter().filter(|entry| entry.1 == Standing::CannotTell).count() {
         0 => (none.clone(), "none of these".to_owned()),
@@ -356,7 +372,12 @@ fn completeness(predicates: &[&Predicate], snapshot: &Snapshot) -> (usize, Vec<M
     (names.len() - missing.len(), missing)
 }
 
-fn others(library: &Library, scores: &BTreeMap<&str, Score>, named: &str) -> Vec<Ranked> {
+fn others(
+    library: &Library,
+    facts: &Facts,
+    scores: &BTreeMap<&str, Score>,
+    named: &str,
+) -> Vec<Ranked> {
     let mut also: Vec<Ranked> = library
         .books()
         .filter_map(|book| book.cause.as_ref())
@@ -364,7 +385,7 @@ fn others(library: &Library, scores: &BTreeMap<&str, Score>, named: &str) -> Vec
         .filter_map(|cause| {
             scores.get(cause.id.as_str()).map(|score| Ranked {
                 cause: cause.id.clone(),
-                standing: score.standing,
+                standing: facts.told(&cause.id, score.standing),
                 evidence_for: score.evidence_for,
                 evidence_against: score.evidence_against,
                 evidence_unknown: score.evidence_unknown,

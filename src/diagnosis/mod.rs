@@ -10,6 +10,7 @@ mod history;
 mod predicate;
 mod rank;
 mod reach;
+mod settling;
 mod tree;
 mod verdict;
 mod wire;

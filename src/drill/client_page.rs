@@ -5,6 +5,7 @@
 //! scope of the main caller.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use super::metrics_text::MetricsText;
 use crate::admission::{Histogram, LATENCY_BOUNDS};
@@ -15,11 +16,16 @@ use crate::sim::callers::CallerConfig;
 use crate::sim::callers::job::ItemCounts;
 use crate::sim::layers::{CLASSIC_LAYERS, LayerCalls, Stack};
 
+/// What nobody deployed of late was deployed so long before the start.
+const LONG_AGO: Duration = Duration::from_hours(72);
+
 /// What the page says beside the counters.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientFacts<'a> {
     /// When the callers' process started, in seconds since 1970.
     pub started_epoch_s: f64,
+    /// When something new was deployed; `None`: [`LONG_AGO`] before the start.
+    pub deployed: Option<Duration>,
     /// The full name of every quota scope, in the order of the tallies.
     pub scopes: &'a [String],
     /// Every caller, the main one first.
@@ -33,6 +39,7 @@ pub struct ClientFacts<'a> {
 pub fn render(tallies: &[Tally], app: &App, facts: &ClientFacts<'_>, now: Mono) -> String {
     let mut page = Page { text: MetricsText::default(), facts, several: tallies.len() > 1 };
     page.text.single("process_start_time_seconds", "gauge", facts.started_epoch_s);
+    page.deployment(now);
     page.totals(tallies);
     page.layers(tallies);
     page.states(tallies, now);
@@ -170,6 +177,16 @@ impl Page<'_> {
         self.each((name, "counter"), tallies, |tally| {
             tally.calls.iter().map(LayerCalls::requests).sum::<u64>()
         });
+    }
+
+    /// How long ago something new was deployed, once there was something.
+    fn deployment(&mut self, now: Mono) {
+        let now = now.since_start();
+        let ago = match self.facts.deployed {
+            Some(at) if at <= now => now.saturating_sub(at),
+            _ => now + LONG_AGO,
+        };
+        self.text.single("simcli_deployment_age_seconds", "gauge", ago.as_secs_f64());
     }
 
     fn states(&mut self, tallies: &[Tally], now: Mono) {

@@ -143,6 +143,7 @@ impl Clients {
     fn facts<'a>(&'a self, scopes: &'a [String]) -> ClientFacts<'a> {
         ClientFacts {
             started_epoch_s: self.started_epoch_s,
+            deployed: self.config.scenario.deployed,
             scopes,
             callers: &self.callers,
             layers: &self.config.scenario.layers,

@@ -29,4 +29,4 @@ pub mod virtual_run;
 
 pub use observed::Totals;
 pub use phases::{FlipError, Phase, TimedFlip, phases};
-pub use report::{LedgerReport, PhaseReport, Report, Span, Verdicts};
+pub use report::{LedgerReport, PhaseReport, Report, Span, Stood, Verdicts};

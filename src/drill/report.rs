@@ -121,12 +121,38 @@ pub struct Verdicts {
     pub last: Option<Verdict>,
     /// Since when each cause stood on top, first time only.
     named: Vec<(String, Duration)>,
+    /// What was said for how long, in order; a change of the cause or of its standing begins the next.
+    stood: Vec<Stood>,
+}
+
+/// A verdict, from the look at which it was first given to the last at which it still was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stood {
+    /// The cause.
+    pub cause: String,
+    /// How sure.
+    pub standing: Standing,
+    /// The first look.
+    pub from: Duration,
+    /// The last one.
+    pub to: Duration,
 }
 
 impl Verdicts {
     /// Takes note of the verdict at an instant of the run.
     pub fn see(&mut self, verdict: &Verdict, at: Duration) {
         self.last = Some(verdict.clone());
+        match self.stood.last_mut() {
+            Some(last) if last.cause == verdict.cause && last.standing == verdict.standing => {
+                last.to = at;
+            }
+            _ => self.stood.push(Stood {
+                cause: verdict.cause.clone(),
+                standing: verdict.standing,
+                from: at,
+                to: at,
+            }),
+        }
         if verdict.cause == HEALTHY || verdict.cause == INSUFFICIENT {
             return;
         }
@@ -137,6 +163,12 @@ impl Verdicts {
         if verdict.standing == Standing::Confirmed && self.confirmed.is_none() {
             self.confirmed = Some((at, verdict.clone()));
         }
+    }
+
+    /// What was said for how long, in order.
+    #[must_use]
+    pub fn stood(&self) -> &[Stood] {
+        &self.stood
     }
 
     /// When the confirmed cause first stood on top.

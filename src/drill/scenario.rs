@@ -118,6 +118,8 @@ pub struct Scenario {
     pub onset: Duration,
     /// The most attempts that the intended retry owner may make per original.
     pub max_attempts_configured: u32,
+    /// When something new was deployed; `None`: days before the start.
+    pub deployed: Option<Duration>,
     /// The gate's flags at the start.
     pub flags: Flags,
     /// The simulated provider of the first quota scope.
@@ -158,6 +160,7 @@ pub(super) struct Raw {
     duration_s: f64,
     onset_s: f64,
     max_attempts_configured: u32,
+    deployed_at_s: Option<f64>,
     flags: BTreeMap<String, toml::Value>,
     provider: ProviderConfig,
     #[serde(default)]
@@ -331,6 +334,7 @@ pub(super) fn checked(mut raw: Raw) -> Result<Scenario, Wrong> {
         duration,
         onset,
         max_attempts_configured: raw.max_attempts_configured,
+        deployed: raw.deployed_at_s.map(|at| seconds("deployed_at_s", at)).transpose()?,
         flags: flags("flags", &raw.flags)?,
         provider: raw.provider,
         providers: further_scopes(raw.providers),

@@ -418,6 +418,10 @@ fn guards(page: &mut Page, scopes: &[Scope], settings: &Settings, now: Mono) {
             page.sample("weir_breaker_success_age_seconds", &labels, age);
         }
     }
+    let help = "Calls that went past an open breaker and succeeded.";
+    page.per_scope(scopes, "weir_breaker_success_while_open_total", help, |s| {
+        s.counters().served_while_open
+    });
     page.by(scopes, "weir_breaker_transitions_total", "Transitions of the breaker.", |s| {
         let [closed, open, half_open] = s.breaker().transitions();
         vec![("to", "closed", closed), ("to", "open", open), ("to", "half_open", half_open)]

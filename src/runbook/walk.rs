@@ -274,8 +274,12 @@ impl Walk {
                     .book(&self.book)
                     .map(|book| ranking(&self.library, book, node, facts))
                     .unwrap_or_default();
-                let (goto, say) = choose(node, &ranked);
-                let ranking = ranked.into_iter().map(|(id, standing, _)| (id, standing)).collect();
+                let (goto, say) = choose(node, &ranked, facts);
+                let told = |(id, standing, _): (String, Standing, Goto)| {
+                    let standing = facts.told(&id, standing);
+                    (id, standing)
+                };
+                let ranking = ranked.into_iter().map(told).collect();
                 Offer::Go { say, goto, ranking }
             }
             Step::Human { ask, answers } => Offer::Ask { question: ask, answers },

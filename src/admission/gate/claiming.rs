@@ -312,6 +312,10 @@ impl Gate {
             let took = now.saturating_since(started);
             scope.permits.ended(took, outcome.crowding(), scope.in_flight, now);
         }
+        if *outcome == Outcome::Good && scope.breaker.is_parked_since(started, now) {
+            let obeyed = self.settings.breaker && self.settings.mode == Mode::Enforce;
+            scope.counters.served_while_open += u64::from(obeyed);
+        }
         if !scope.keeper_answers() {
             scope.hear(outcome, enforced, started, &self.settings, now);
             if !matches!(scope.breaker.state(now), State::HalfOpen { probe: Some(_) }) {

@@ -19,9 +19,11 @@ use crate::signal::Mono;
 
 mod follow;
 pub(super) mod spec;
+mod told;
 
 use follow::{Course, Follower};
 pub use spec::{Cure, Expect, Flip, Ground, Harm, Worse};
+pub use told::{CONFIRMED_WITHIN, NAMED_WITHIN, Told, Wrongly};
 
 /// A flip is made this long after the onset, when the incident is in full swing.
 const FLIP_AFTER: Duration = Duration::from_secs(20);
@@ -51,6 +53,8 @@ pub struct Checked {
     pub evidence: Vec<Moment>,
     /// What is said at the end of the incident that nobody ends.
     pub verdict: Said,
+    /// How soon the cause was told, and what was confirmed that is not so.
+    pub told: Told,
     /// The flips that should end it.
     pub cures: Vec<CureChecked>,
     /// The flips that should make it worse.
@@ -94,6 +98,8 @@ pub struct CureChecked {
     pub back: Vec<Moment>,
     /// What is said at the end.
     pub verdict: Said,
+    /// What was confirmed that is not so.
+    pub wrong: Vec<Wrongly>,
 }
 
 /// A harm, and what it did.
@@ -121,10 +127,11 @@ pub struct Compared {
 }
 
 impl Checked {
-    /// Whether every verdict, too, is the expected one.
+    /// Whether every verdict, too, is the expected one, in time, and nothing else was ever confirmed.
     #[must_use]
     pub fn verdicts_match(&self) -> bool {
-        self.verdict.matches && self.cures.iter().all(|cure| cure.verdict.matches)
+        let cured = |cure: &CureChecked| cure.verdict.matches && cure.wrong.is_empty();
+        self.verdict.matches && self.told.passed && self.cures.iter().all(cured)
     }
 }
 
@@ -170,6 +177,7 @@ impl<'a> Check<'a> {
         let evidence = moments(&expect.evidence, firsts, *onset, expect.within);
         let evidence = if was_so { nothing_new(evidence, "onset") } else { evidence };
         let verdict = said(&expect.cause, &report);
+        let told = told::told(expect, *onset, &report.verdicts);
         let (cures, remedied) = self.cures()?;
         let grounds = (&incident, remedied.as_ref());
         let harms = self.scenario.harms.iter().filter_map(|harm| self.harm(harm, grounds));
@@ -178,7 +186,8 @@ impl<'a> Check<'a> {
             && cures.iter().flat_map(|cure| &cure.back).all(|moment| moment.passed)
             && harms.iter().flat_map(|harm| &harm.worse).all(|signal| signal.passed);
         let scenario = self.scenario.name.clone();
-        Ok(Checked { scenario, seed: self.seed, passed, evidence, verdict, cures, harms })
+        let seed = self.seed;
+        Ok(Checked { scenario, seed, passed, evidence, verdict, told, cures, harms })
     }
 
     /// How long the incident is played that nobody ends: as long as its harms are compared with it at
@@ -210,6 +219,7 @@ impl<'a> Check<'a> {
                 flip: cure.flip.name(),
                 back: if was_so { nothing_new(back, "flip") } else { back },
                 verdict: said(&self.scenario.expect.after_cure, &report),
+                wrong: told::wrongly(&self.scenario.expect, self.scenario.onset, &report.verdicts),
             });
             first.get_or_insert(follower);
         }

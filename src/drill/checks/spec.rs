@@ -53,6 +53,10 @@ pub struct Expect {
     pub cause: String,
     /// The cause after the cure.
     pub after_cure: String,
+    /// Causes that are so before the onset.
+    pub before: Vec<String>,
+    /// Causes that are so as well once it has begun.
+    pub beside: Vec<String>,
     /// What becomes true once the incident has begun.
     pub evidence: Vec<Predicate>,
     /// How long after the onset at most.
@@ -127,6 +131,10 @@ pub(in crate::drill) struct RawExpect {
     cause: String,
     after_cure: String,
     #[serde(default)]
+    before: Vec<String>,
+    #[serde(default)]
+    beside: Vec<String>,
+    #[serde(default)]
     evidence: Vec<String>,
     within_s: Option<f64>,
 }
@@ -186,11 +194,16 @@ pub(in crate::drill) fn expect(raw: RawExpect) -> Result<Expect, Wrong> {
     for (key, cause) in [("expect.cause", &raw.cause), ("expect.after_cure", &raw.after_cure)] {
         staged(key, cause)?;
     }
+    for (key, causes) in [("expect.before", &raw.before), ("expect.beside", &raw.beside)] {
+        causes.iter().try_for_each(|cause| staged(key, cause))?;
+    }
     Ok(Expect {
         evidence: predicates("expect.evidence", &raw.evidence)?,
         within: seconds("expect.within_s", raw.within_s.unwrap_or(EVIDENCE_WITHIN_S))?,
         cause: raw.cause,
         after_cure: raw.after_cure,
+        before: raw.before,
+        beside: raw.beside,
     })
 }
 

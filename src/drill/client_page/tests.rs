@@ -35,6 +35,7 @@ fn minute(callers: &[String], app: &str, providers: &[(&str, &str)]) -> Vec<Snap
     let scopes: Vec<_> = providers.iter().map(|(name, _)| format!("sim/drill/{name}")).collect();
     let facts = ClientFacts {
         started_epoch_s: 0.0,
+        deployed: None,
         scopes: &scopes,
         callers: &config.callers,
         layers: &config.layers,

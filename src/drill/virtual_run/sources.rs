@@ -76,6 +76,7 @@ pub(super) struct Sources {
     scopes: Vec<String>,
     callers: Vec<CallerConfig>,
     layers: Stack,
+    deployed: Option<Duration>,
 }
 
 impl Sources {
@@ -101,6 +102,7 @@ impl Sources {
             scopes,
             callers: scenario.all_callers(),
             layers: scenario.layers.clone(),
+            deployed: scenario.deployed,
         }
     }
 
@@ -176,6 +178,7 @@ impl Sources {
     fn client_page(&self, world: &World<Observed<GatedWorld, Count>>, now: Mono) -> String {
         let facts = ClientFacts {
             started_epoch_s: STARTED_EPOCH_S,
+            deployed: self.deployed,
             scopes: &self.scopes,
             callers: &self.callers,
             layers: &self.layers,

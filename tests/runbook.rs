@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use weir::diagnosis::{Library, TRIAGE};
+use weir::diagnosis::{Book, Goto, Library, TRIAGE};
 use weir::runbook::{self, Problem, SHIPPED, Severity};
 
+/// What the runbooks of causes lead to once the loop has to be taken down.
+const RECOVERY: &str = "recovery";
 const EXAMPLE: &str = include_str!("data/tpm-exhausted.runbook.md");
 
 fn today() -> NaiveDate {
@@ -41,10 +43,25 @@ fn the_triage_leads_to_every_cause() {
     let library = library();
     let triage = library.triage();
     let named = format!("{:?}", triage.nodes);
-    for book in library.books().filter(|book| book.id != TRIAGE) {
+    for book in library.books().filter(|book| ![TRIAGE, RECOVERY].contains(&book.id.as_str())) {
         assert!(named.contains(&format!("\"{}\"", book.id)), "{} is no end of the triage", book.id);
         assert!(book.cause.is_some(), "{} treats no cause", book.id);
     }
+}
+
+#[test]
+fn recovery_treats_no_cause_and_is_reached_from_other_runbooks() {
+    let library = library();
+    let recovery = library.book(RECOVERY).expect("shipped");
+    assert!(recovery.cause.is_none(), "what goes on after a cure is no cause");
+    let goes_there = |book: &Book| {
+        let target = Goto::Runbook(RECOVERY.to_owned());
+        book.nodes.iter().any(|node| node.step.targets().contains(&&target))
+    };
+    let reached_from: Vec<&str> =
+        library.books().filter(|book| goes_there(book)).map(|book| book.id.as_str()).collect();
+    assert!(reached_from.len() > 1, "recovery is reached from {reached_from:?} only");
+    assert!(!reached_from.contains(&TRIAGE), "the triage names causes");
 }
 
 #[test]

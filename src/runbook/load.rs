@@ -52,6 +52,7 @@ shipped!(
     "probe-spend",
     "provider-overload",
     "quota-view-drift",
+    "recovery",
     "retry-backlog",
     "retry-clock",
     "rpm-exhausted",

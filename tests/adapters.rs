@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
+use weir::diagnosis::{Standing, diagnose_once};
 use weir::ingest::exposition::{self, Format};
 use weir::ingest::{Adapters, OnePage, Page, SourceRules, degraded};
+use weir::runbook;
 use weir::signal::{Mono, Quality, Snapshot};
 
 /// Truth was read a moment after the scrape, while the load went on.
@@ -313,4 +315,29 @@ fn every_shipped_adapter_says_what_it_rests_on_and_why_not() {
             assert!(explained || (entry.quality().is_some() && !is_bound), "{name} {signal}");
         }
     }
+}
+
+/// What the clients' and the providers' own counts show: who was asked for how much, and who multiplied.
+#[test]
+fn the_captures_have_a_cause_that_fits_their_truth() {
+    let check = |capture: &str, cause: &str, lacks: &[&str]| {
+        let adapter = capture.split('-').next().expect("the gateway's name");
+        let snapshot = signals(adapter, &page(capture, "t1"), &page(capture, "t2"));
+        let verdict = diagnose_once(&runbook::embedded(), &snapshot);
+        let named = (verdict.cause.as_str(), verdict.standing);
+        // None of them tells enough to be sure.
+        assert_eq!(named, (cause, Standing::Likely), "{capture}: {:?}", verdict.path);
+        for signal in lacks {
+            let is_missing = verdict.missing.iter().any(|missing| missing.signal == *signal);
+            assert!(is_missing, "{capture} does not tell {signal}: {:?}", verdict.missing);
+        }
+    };
+    check("envoy-healthy", "healthy", &["loop_lag_s"]);
+    check("litellm-healthy", "healthy", &["unreachable_rps"]);
+    check("smg-healthy", "healthy", &["timeout_rps"]);
+    // 12 originals a second against 4 that the provider serves. Envoy repeats few, within its budget;
+    // SMG makes three attempts of each call; LiteLLM parks a deployment for each 429 and refuses then.
+    check("envoy-storm", "demand-over-capacity", &["client_multiplication"]);
+    check("smg-storm", "nested-retries", &["max_attempts_configured"]);
+    check("litellm-storm", "breaker-stuck", &["cooldown_share"]);
 }

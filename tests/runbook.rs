@@ -130,8 +130,8 @@ fn run_example(test: &str) -> Result<Vec<String>, String> {
     let files = SHIPPED.iter().copied().chain([("example.runbook.md", EXAMPLE)]);
     let library = Arc::new(runbook::assemble(files).expect("the example loads"));
     let tests = runbook::TestFile::read("example.test.toml", test)?;
-    let none = |name: &str| Err(format!("{name}: this test has no recording"));
-    let failures = tests.run(&library, "llm-tpm-exhausted", &none)?;
+    let none = |name: &str, _: &Arc<Library>| Err(format!("{name}: this test has no recording"));
+    let failures = tests.run(&library, "llm-tpm-exhausted", &none)?.failures;
     Ok(failures.iter().map(|f| format!("{}: {}: {}", f.place, f.case, f.what)).collect())
 }
 

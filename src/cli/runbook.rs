@@ -5,13 +5,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use color_eyre::eyre::{Result, bail, eyre};
+use color_eyre::eyre::{Result, bail};
 use serde_json::json;
 
 use super::out::{self, OutputError};
+use super::runbook_test::{self, folder_of, opener};
 use crate::diagnosis::Library;
-use crate::incident::recording::Replay;
-use crate::runbook::{self, Failure, Problem, SHIPPED, Severity, TestFile};
+use crate::runbook::{self, Problem, SHIPPED, Severity, Sheet, TestFile};
+
+/// How the name of a test file ends.
+const TEST_SUFFIX: &str = ".test.toml";
 
 /// Reads, judges and tests runbooks.
 #[derive(Debug, clap::Args)]
@@ -48,14 +51,7 @@ enum Command {
         json: bool,
     },
     /// Runs test files: series or a recording in, path and evidence out
-    Test {
-        /// Test files; `runbook` in each names a file beside it
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-        /// One JSON document
-        #[arg(long)]
-        json: bool,
-    },
+    Test(runbook_test::Args),
 }
 
 /// Runs the subcommand.
@@ -67,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::List { runbooks, json } => list(runbooks.as_deref(), *json),
         Command::Show { runbook } => show(runbook),
         Command::Lint { files, deny_warnings, json } => lint(files, *deny_warnings, *json),
-        Command::Test { files, json } => test(files, *json),
+        Command::Test(args) => runbook_test::run(args),
     }
 }
 
@@ -122,11 +118,29 @@ fn lint(files: &[PathBuf], deny_warnings: bool, as_json: bool) -> Result<ExitCod
     let library = runbook::assemble(all).map_or_else(|_| runbook::embedded(), Arc::new);
     for sheet in &sheets {
         problems.extend(runbook::lint(sheet, &library, today()));
+        problems.extend(lint_tests(sheet, &library));
     }
     print_problems(&problems, texts.len(), as_json)?;
     let worst = problems.iter().map(|problem| problem.severity).max();
     let fails = worst == Some(Severity::Error) || (deny_warnings && worst.is_some());
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What the test file beside a runbook does not hold; one that cannot be used is a finding too.
+fn lint_tests(sheet: &Sheet, library: &Arc<Library>) -> Vec<Problem> {
+    let runbook = Path::new(&sheet.file);
+    let Some(stem) = sheet.file.strip_suffix(runbook::SUFFIX) else { return Vec::new() };
+    let beside = PathBuf::from(format!("{stem}{TEST_SUFFIX}"));
+    if !beside.is_file() {
+        return Vec::new();
+    }
+    let folder = folder_of(runbook);
+    let found =
+        runbook::read_file(&beside).map_err(|error| error.to_string()).and_then(|(name, text)| {
+            let tests = TestFile::read(&name, &text)?;
+            runbook::lint_thresholds(&tests, sheet, library, &opener(&folder))
+        });
+    found.unwrap_or_else(|why| vec![runbook::unusable_tests(&sheet.file, &why)])
 }
 
 fn print_problems(problems: &[Problem], files: usize, as_json: bool) -> Result<(), OutputError> {
@@ -146,54 +160,4 @@ fn print_problems(problems: &[Problem], files: usize, as_json: bool) -> Result<(
         return out::line(format_args!("{files} runbooks, no problems"));
     }
     out::write(|out| problems.iter().try_for_each(|problem| writeln!(out, "{problem}")))
-}
-
-fn test(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
-    let mut failures = Vec::new();
-    let mut expectations = 0;
-    for file in files {
-        let (name, text) = runbook::read_file(file)?;
-        let tests = TestFile::read(&name, &text).map_err(|error| eyre!(error))?;
-        let beside = file.parent().unwrap_or(Path::new(".")).join(tests.runbook());
-        let (library, book) = library_with(&beside)?;
-        let folder = file.parent().unwrap_or(Path::new("."));
-        let open = |name: &str| {
-            let opened = Replay::open(&folder.join(name), Arc::clone(&library));
-            opened.map_err(|error| error.to_string())
-        };
-        failures.extend(tests.run(&library, &book, &open).map_err(|error| eyre!(error))?);
-        expectations += tests.expectations();
-    }
-    print_failures(&failures, expectations, as_json)?;
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The built-in runbooks with one file beside them, and that file's id.
-fn library_with(file: &Path) -> Result<(Arc<Library>, String)> {
-    let (name, text) = runbook::read_file(file)?;
-    let own = (name.as_str(), text.as_str());
-    let library = runbook::assemble(SHIPPED.iter().copied().chain([own]))?;
-    let (sheet, _) = runbook::read(&name, &text);
-    let sheet = sheet.ok_or_else(|| eyre!("{name}: cannot be read; see `weir runbook lint`"))?;
-    Ok((Arc::new(library), sheet.book.id))
-}
-
-fn print_failures(
-    failures: &[Failure],
-    expectations: usize,
-    as_json: bool,
-) -> Result<(), OutputError> {
-    if as_json {
-        let list: Vec<_> = failures
-            .iter()
-            .map(|f| json!({"place": f.place, "case": f.case, "what": f.what}))
-            .collect();
-        return out::line(json!({"expectations": expectations, "failures": list}));
-    }
-    out::write(|out| {
-        for failure in failures {
-            writeln!(out, "{}: {}: {}", failure.place, failure.case, failure.what)?;
-        }
-        writeln!(out, "{expectations} expectations, {} failures", failures.len())
-    })
 }

@@ -3,19 +3,30 @@
 
 mod blocks;
 mod check;
+mod coverage;
 mod format;
 mod lint;
 mod load;
+mod mutants;
+mod mutate;
+mod pin;
 mod problem;
 mod read;
 mod series;
+mod suite;
+mod trace;
+mod values;
 mod walk;
 
-pub use check::{Failure, TestFile};
+pub use check::{Failure, Open, Run};
+pub use coverage::{Coverage, Exit};
 pub use lint::lint;
 pub use load::{
     LoadError, SHIPPED, SUFFIX, assemble, embedded, files_of, load_dir, read_all, read_file,
 };
+pub use mutate::{Mutation, Survivor, lint_thresholds, mutate, unusable_tests};
 pub use problem::{Problem, Severity};
 pub use read::{MAX_FILE_BYTES, Sheet, read};
+pub use suite::TestFile;
+pub use trace::Way;
 pub use walk::{Frozen, Offer, Stuck, View, Walk};

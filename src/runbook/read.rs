@@ -44,12 +44,27 @@ pub struct Sheet {
     pub(super) evidence_lines: BTreeMap<String, usize>,
     pub(super) entry_line: usize,
     pub(super) targets: Vec<(String, usize)>,
+    pub(super) exprs: Vec<(Expr, usize)>,
     pub(super) previews: Vec<(String, usize)>,
     pub(super) flags: BTreeMap<String, Bounds>,
     pub(super) reviewed: Option<NaiveDate>,
     pub(super) review_every: Duration,
     pub(super) reviewed_line: usize,
     pub(super) plan_line: usize,
+}
+
+impl Sheet {
+    /// The date of the last review.
+    #[must_use]
+    pub const fn reviewed(&self) -> Option<NaiveDate> {
+        self.reviewed
+    }
+
+    /// The line of an expression, the first from `from` on.
+    pub(super) fn expr_line(&self, expr: &Expr, from: usize) -> usize {
+        let lines = self.exprs.iter().filter(|(known, line)| known == expr && *line >= from);
+        lines.map(|(_, line)| *line).min().unwrap_or(from)
+    }
 }
 
 /// Reads a file's text. The sheet is there as soon as the head block can be used; it is sound only
@@ -73,7 +88,8 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
         );
         return (None, findings.found);
     };
-    let mut reader = Reader { findings, block: head_block, targets: vec![], previews: vec![] };
+    let mut reader =
+        Reader { findings, block: head_block, targets: vec![], exprs: vec![], previews: vec![] };
     let Some(head) = reader.toml::<Head>("WRB001") else { return (None, reader.findings.found) };
     if head.format != FORMAT {
         let what = format!("format {} is not known", head.format);
@@ -106,6 +122,7 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
         }
     }
     sheet.targets = reader.targets;
+    sheet.exprs = reader.exprs;
     sheet.previews = reader.previews;
     (Some(sheet), reader.findings.found)
 }
@@ -127,6 +144,7 @@ struct Reader<'a> {
     findings: Findings<'a>,
     block: &'a Block,
     targets: Vec<(String, usize)>,
+    exprs: Vec<(Expr, usize)>,
     previews: Vec<(String, usize)>,
 }
 
@@ -213,6 +231,7 @@ impl<'a> Reader<'a> {
             evidence_lines,
             entry_line: self.line(&head.entry),
             targets: Vec::new(),
+            exprs: Vec::new(),
             previews: Vec::new(),
             flags: head.flags.clone(),
             reviewed,
@@ -243,7 +262,10 @@ impl<'a> Reader<'a> {
 
     fn expr(&mut self, text: &Spanned<String>) -> Option<Expr> {
         match Expr::parse(text.get_ref()) {
-            Ok(expr) => Some(expr),
+            Ok(expr) => {
+                self.exprs.push((expr.clone(), self.line(text)));
+                Some(expr)
+            }
             Err(error) => {
                 let what = format!("column {}: {}", error.column, error.problem);
                 let remedy = "combine names of [evidence] with and, or, not and ( )";

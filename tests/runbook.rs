@@ -28,12 +28,38 @@ fn words(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
+/// Shipped runbooks with a question that nobody may leave open yet; the list may only become shorter.
+const WITHOUT_OPEN_ANSWER: &[&str] = &["nested-retries.runbook.md", "rpm-exhausted.runbook.md"];
+
 #[test]
 fn the_shipped_runbooks_are_clean() {
+    let mut without_open_answer = Vec::new();
     for (file, text) in SHIPPED {
-        let problems = lint(file, text);
+        let (open, problems): (Vec<_>, Vec<_>) =
+            lint(file, text).into_iter().partition(|problem| problem.code == "WRB025");
         assert!(problems.is_empty(), "{}", words(&problems));
+        without_open_answer.extend((!open.is_empty()).then_some(*file));
     }
+    assert_eq!(without_open_answer, WITHOUT_OPEN_ANSWER, "take what has one off the list");
+}
+
+#[test]
+fn questions_may_be_left_open_and_flips_lead_on() {
+    check(
+        "\"cannot tell\"  = \"contradiction\"",
+        "\"no idea\" = \"contradiction\"",
+        "WRB025",
+        "look-by-hand",
+    );
+    check("unknown   = \"look-by-hand\"", "unknown = \"recover\"", "WRB026", "which-limit");
+    check("otherwise = \"not-this\"", "otherwise = \"recover\"", "WRB026", "which-limit");
+}
+
+#[test]
+fn a_flip_that_did_not_help_is_not_offered_again() {
+    let failed = EXAMPLE.split("## cut-retries").nth(1).expect("the step");
+    let line = failed.lines().find(|line| line.starts_with("failed")).expect("a way out");
+    check(line, "failed = \"cut-retries\"", "WRB024", "cut-retries");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod record;
 mod recording;
 mod replay;
 mod runbook;
+mod runbook_page;
 mod runbook_test;
 mod scrape;
 mod signals;

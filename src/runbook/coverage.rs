@@ -127,3 +127,35 @@ fn exits(node: &Node) -> Vec<Exit> {
         Step::End { .. } => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runbook::embedded;
+
+    #[test]
+    fn every_way_out_is_there_and_walking_covers_it() {
+        let library = embedded();
+        let mut coverage = Coverage::of(library.book("tpm-exhausted").expect("shipped"));
+        let words: Vec<String> = coverage.uncovered().map(ToString::to_string).collect();
+        assert_eq!(words.len(), coverage.of_all());
+        for wanted in ["otherwise -> ", "unknown -> ", "failed -> ", "guard refuses ("] {
+            assert!(words.iter().any(|word| word.contains(wanted)), "{wanted}: {words:?}");
+        }
+        let first = coverage.exits[0].clone();
+        coverage.walked([(first.node, first.way), ("nowhere".to_owned(), Way::Failed)]);
+        assert_eq!(coverage.covered(), 1);
+    }
+
+    #[test]
+    fn a_cause_of_the_triage_is_a_way_out() {
+        let library = embedded();
+        let coverage = Coverage::of(library.triage());
+        let among = coverage.exits.iter().filter(|exit| matches!(exit.way, Way::Among(_)));
+        assert!(among.count() > 50);
+        assert!(
+            coverage.exits.iter().all(|exit| exit.target.is_some()),
+            "the triage flips nothing"
+        );
+    }
+}

@@ -4,7 +4,9 @@
 mod blocks;
 mod check;
 mod coverage;
+mod exits;
 mod format;
+mod judge;
 mod lint;
 mod load;
 mod mutants;
@@ -13,6 +15,7 @@ mod pin;
 mod problem;
 mod read;
 mod series;
+mod sheet;
 mod suite;
 mod trace;
 mod values;
@@ -26,7 +29,8 @@ pub use load::{
 };
 pub use mutate::{Mutation, Survivor, lint_thresholds, mutate, unusable_tests};
 pub use problem::{Problem, Severity};
-pub use read::{MAX_FILE_BYTES, Sheet, read};
+pub use read::{MAX_FILE_BYTES, read};
+pub use sheet::Sheet;
 pub use suite::TestFile;
 pub use trace::Way;
 pub use walk::{Frozen, Offer, Stuck, View, Walk};

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use crate::diagnosis::{Facts, Library, Predicate, TRIAGE, Truth};
 
-use super::check::{Moment, Open};
+use super::check::Open;
+use super::judge::Moment;
 use super::mutants::{Change, mutants};
 use super::pin::Pin;
 use super::problem::{Findings, Problem};
-use super::read::Sheet;
+use super::sheet::Sheet;
 use super::suite::TestFile;
 
 /// Most mutants of one file.

@@ -387,3 +387,115 @@ impl<'a> Play<'a> {
         self.push(value, until);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a pin finds wrong with a predicate; both as files write them.
+    fn check(predicate: &str, pin: &str) -> Vec<String> {
+        let text = format!("runbook = \"x\"\ninterval = \"5s\"\n[[pin]]\nevidence = \"e\"\n{pin}");
+        let tests = TestFile::read("x.test.toml", &text).expect(&text);
+        let pin = tests.pins().expect(&text).remove(0);
+        pin.check(&Predicate::parse(predicate).expect(predicate)).expect(predicate)
+    }
+
+    fn holds(predicate: &str, pin: &str) {
+        assert_eq!(check(predicate, pin), Vec::<String>::new(), "{predicate} and {pin}");
+    }
+
+    fn fails(predicate: &str, pin: &str, words: &str) {
+        let wrong = check(predicate, pin);
+        assert!(
+            wrong.iter().any(|wrong| wrong.contains(words)),
+            "{predicate} and {pin}: {wrong:?}"
+        );
+    }
+
+    #[test]
+    fn a_threshold_is_held_from_both_sides() {
+        let pin = "holds = 0.045\nfails = 0.055";
+        holds("tpm_headroom[1m] < 5% for 30s clear 15%", pin);
+        fails("tpm_headroom[1m] < 4% for 30s", pin, "at holds = 0.045: false, expected true");
+        fails("tpm_headroom[1m] < 6%", pin, "at fails = 0.055: true, expected false");
+        fails("tpm_headroom[1m] > 5%", pin, "at holds");
+    }
+
+    #[test]
+    fn for_is_held_to_the_sample() {
+        for text in ["queue_depth > 5 for 30s", "queue_depth[1m] > 5 for 30s"] {
+            holds(text, "holds = 6\nfails = 4\nafter = \"30s\"");
+            fails(text, "holds = 6\nfails = 4\nafter = \"25s\"", "after 25 s");
+            fails(text, "holds = 6\nfails = 4\nafter = \"60s\"", "true after 55 s already");
+        }
+        fails("queue_depth > 5", "holds = 6\nfails = 4\nafter = \"5s\"", "true after 0 s already");
+    }
+
+    #[test]
+    fn clear_is_held_from_both_sides() {
+        let pin = "holds = 0.01\nfails = 0.06\nstays = 0.14\nclears = 0.16";
+        holds("tpm_headroom[fast] < 5% for 3s clear 15%", pin);
+        holds("tpm_headroom[2m] < 5% for 1m clear 15%", pin);
+        fails("tpm_headroom[fast] < 5% for 3s", pin, "at stays = 0.14: false");
+        fails("tpm_headroom[fast] < 5% for 3s clear 20%", pin, "at clears = 0.16: true");
+    }
+
+    #[test]
+    fn other_operands_are_given() {
+        let pin = "holds = 3.4\nfails = 3.2\ngiven = { max_attempts_configured = 3 }";
+        holds("amplification > max_attempts_configured * 1.1 for 3s", pin);
+        fails("amplification > max_attempts_configured * 1.5", pin, "at holds");
+        let missing = "holds = 3.4\nfails = 3.2";
+        fails("amplification > max_attempts_configured", missing, "unknown (no-data");
+    }
+
+    #[test]
+    fn the_past_is_given_by_name_or_played() {
+        let text = "originals_rps[fast] < originals_rps@15m * 0.7";
+        holds(text, "holds = 69\nfails = 71\ngiven = { originals_rps_15m_ago = 100 }");
+        holds(text, "holds = 0.69\nfails = 0.71");
+        let hour = "tokens_per_request[2m] > tokens_per_request@1h * 1.5 for 60s";
+        holds(hour, "holds = 151\nfails = 149\ngiven = { tokens_per_request_baseline = 100 }");
+        holds(hour, "holds = 151\nfails = 149\ngiven = { \"tokens_per_request@1h\" = 100 }");
+        fails(hour, "holds = 1.45\nfails = 1.4", "at holds");
+        let short = "amplification[fast] > amplification@10s * 1.1 for 3s";
+        holds(short, "holds = 2.21\nfails = 2.19\ngiven = { amplification_10s_ago = 2 }");
+        holds(short, "holds = 1.11\nfails = 1.09");
+        holds(
+            "queue_depth > inflight_gauge@1h * 2",
+            "holds = 9\nfails = 7\ngiven = { inflight_gauge = 4 }",
+        );
+    }
+
+    #[test]
+    fn words_and_codes_are_pinned_too() {
+        holds("breaker.state is open", "holds = \"open\"\nfails = \"half_open\"");
+        fails(
+            "breaker.state is not open",
+            "holds = \"open\"\nfails = \"closed\"",
+            "at holds = open",
+        );
+        holds("failover_on_429 is false", "holds = false\nfails = true");
+        let codes =
+            "holds = { \"x:tokens\" = 51, other = 49 }\nfails = { tokens = 49, other = 51 }";
+        holds("error_codes matching /tokens/ > 50% for 3s", codes);
+        fails(
+            "error_codes matching /tokens/ > 60%",
+            codes,
+            "at holds = { other = 49, x:tokens = 51 }",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_says_so() {
+        let text = "runbook = \"x\"\n[[pin]]\nevidence = \"e\"\nholds = 2\nfails = 1";
+        let tests = TestFile::read("x.test.toml", text).expect(text);
+        let pin = tests.pins().expect(text).remove(0);
+        let long = Predicate::parse("queue_depth[1m] > queue_depth@10s").expect("a predicate");
+        let error = pin.check(&long).expect_err("its windows overlap");
+        assert!(error.starts_with("x.test.toml:3: `queue_depth[1m]"), "{error}");
+        let typo = text.replace("fails = 1", "fails = 1\ngiven = { queue_deep = 1 }");
+        let tests = TestFile::read("x.test.toml", &typo).expect(&typo);
+        assert!(tests.pins().expect_err("no signal").contains("`queue_deep` is no signal"));
+    }
+}

@@ -17,10 +17,11 @@ use crate::signal::parse_duration;
 
 use super::blocks::{Block, Section, cut, line_of};
 use super::format::{
-    ActionBlock, Bounds, CauseBlock, ConfirmWord, DecideBlock, DirectionWord, EndBlock, ExpireWord,
-    Head, HumanBlock, KindOnly, OutcomeWord, RankBlock,
+    ActionBlock, CauseBlock, ConfirmWord, DecideBlock, DirectionWord, EndBlock, ExpireWord, Head,
+    HumanBlock, KindOnly, OutcomeWord, RankBlock,
 };
 use super::problem::{Findings, Problem};
+use super::sheet::Sheet;
 
 /// Largest runbook file in bytes.
 pub const MAX_FILE_BYTES: usize = 512 * 1024;
@@ -28,44 +29,6 @@ pub const MAX_FILE_BYTES: usize = 512 * 1024;
 const MAX_NODES: usize = 200;
 /// The format that this weir reads.
 const FORMAT: u32 = 1;
-
-/// A runbook as it was read, with what the linter needs beside it.
-#[derive(Clone, Debug)]
-pub struct Sheet {
-    /// The file's name.
-    pub file: String,
-    /// The runbook.
-    pub book: Book,
-    /// The scope's parts that are asked at the start.
-    pub scope: Vec<String>,
-    /// The alerts that it opens on.
-    pub opens_on: Vec<String>,
-    pub(super) signals: Vec<(String, String, usize)>,
-    pub(super) evidence_lines: BTreeMap<String, usize>,
-    pub(super) entry_line: usize,
-    pub(super) targets: Vec<(String, usize)>,
-    pub(super) exprs: Vec<(Expr, usize)>,
-    pub(super) previews: Vec<(String, usize)>,
-    pub(super) flags: BTreeMap<String, Bounds>,
-    pub(super) reviewed: Option<NaiveDate>,
-    pub(super) review_every: Duration,
-    pub(super) reviewed_line: usize,
-    pub(super) plan_line: usize,
-}
-
-impl Sheet {
-    /// The date of the last review.
-    #[must_use]
-    pub const fn reviewed(&self) -> Option<NaiveDate> {
-        self.reviewed
-    }
-
-    /// The line of an expression, the first from `from` on.
-    pub(super) fn expr_line(&self, expr: &Expr, from: usize) -> usize {
-        let lines = self.exprs.iter().filter(|(known, line)| known == expr && *line >= from);
-        lines.map(|(_, line)| *line).min().unwrap_or(from)
-    }
-}
 
 /// Reads a file's text. The sheet is there as soon as the head block can be used; it is sound only
 /// when none of the problems is an error.
@@ -121,6 +84,7 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
             sheet.book.nodes.push(node);
         }
     }
+    sheet.intro = sections.intro;
     sheet.targets = reader.targets;
     sheet.exprs = reader.exprs;
     sheet.previews = reader.previews;
@@ -221,6 +185,7 @@ impl<'a> Reader<'a> {
         Sheet {
             file: file.to_owned(),
             book,
+            intro: String::new(),
             scope: head.scope.clone(),
             opens_on: head.opens_on.clone(),
             signals: head

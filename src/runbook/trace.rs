@@ -225,3 +225,76 @@ pub(super) fn verdict(library: &Library, facts: &Facts) -> (String, Trace) {
 pub(super) fn is_triage(book: &str) -> bool {
     book == TRIAGE
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::diagnosis::Diagnoser;
+    use crate::runbook::{Walk, embedded};
+    use crate::signal::{Mono, Snapshot, Value};
+
+    const NAMES: [&str; 8] = [
+        "provider_429_share",
+        "gate_refused_share",
+        "amplification",
+        "max_attempts_configured",
+        "tpm_headroom",
+        "rpm_headroom",
+        "served_share",
+        "queue_oldest_age_s",
+    ];
+
+    fn facts(values: &[Option<f64>]) -> Facts {
+        let mut snapshot = Snapshot::new("test", 10.0);
+        for (name, value) in NAMES.iter().zip(values) {
+            if let Some(value) = value {
+                snapshot.set(name, Value::Number(*value), &Arc::from("test"));
+            }
+        }
+        let mut diagnoser = Diagnoser::new(embedded());
+        for second in [0.0, 10.0, 20.0] {
+            diagnoser.see(&snapshot, None, Mono::from_secs_f64(second));
+        }
+        diagnoser.facts().clone()
+    }
+
+    /// What the guided walk passes in one runbook before a person is needed.
+    fn walked(book: &str, facts: &Facts) -> Vec<String> {
+        let mut walk = Walk::start_in(embedded(), book).expect("shipped");
+        let mut path = vec![walk.position().1.to_owned()];
+        while walk.advance(facts, Mono::START).is_ok() && path.len() < MAX_STEPS {
+            let (now, node) = walk.position();
+            if now != book {
+                path.push(format!("runbook:{now}"));
+                break;
+            }
+            path.push(node.to_owned());
+        }
+        path
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn it_goes_where_the_walk_goes(
+            values in prop::collection::vec(prop::option::of(0.0..4.0_f64), NAMES.len()),
+        ) {
+            let facts = facts(&values);
+            let library = embedded();
+            let nobody = (BTreeMap::new(), BTreeMap::new());
+            for book in library.books() {
+                let hand = Hand { answers: &nobody.0, acted: &nobody.1 };
+                let found = trace(&library, book, &book.entry, hand, &facts);
+                prop_assert_eq!(&found.path, &walked(&book.id, &facts), "{}", book.id);
+                prop_assert_eq!(&found.stuck, &None);
+                let steps = found.path.iter().filter(|step| !step.starts_with("runbook:")).count();
+                prop_assert!(steps - found.left.len() <= 1, "{:?}", found);
+            }
+        }
+    }
+}

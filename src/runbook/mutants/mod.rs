@@ -3,22 +3,14 @@
 //!
 //! `supports` is left out: it is counted beside a standing and changes none.
 
-use std::time::Duration;
+mod expr;
+mod predicate;
 
-use crate::diagnosis::{
-    Action, Book, Bound, Expr, Goto, Grounds, Op, Predicate, Step, Test, Truth,
-};
-use crate::signal::{Unit, definition};
+use crate::diagnosis::{Action, Book, Expr, Goto, Grounds, Predicate, Step};
 
-use super::read::Sheet;
-
-/// How far a threshold is moved, as a share of it.
-const SHIFT: f64 = 0.25;
-/// How far a threshold of zero is moved: a share, and anything else.
-const STEP_OF_SHARE: f64 = 0.05;
-const STEP: f64 = 1.0;
-/// Most names of which two expressions are compared by all their values.
-const NAMES_MAX: usize = 6;
+use self::expr::{same, variants};
+use self::predicate::changed;
+use super::sheet::Sheet;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -96,84 +88,6 @@ fn predicates(sheet: &Sheet) -> Vec<Mutant> {
         }
     }
     found
-}
-
-/// A predicate changed in one respect: how, whether that is its threshold, and to what.
-fn changed(predicate: &Predicate) -> Vec<(String, bool, Predicate)> {
-    let mut found = Vec::new();
-    let with = |test: Test| Predicate { test, ..predicate.clone() };
-    // Forms that have no threshold here are changed in `for` and `clear` alone.
-    if let Test::Compare { left, op, bound } = &predicate.test {
-        let (number, what) = match bound {
-            Bound::Fixed(number) => (*number, "threshold"),
-            Bound::Scaled { times, .. } => (*times, "factor"),
-        };
-        for moved in moved(number, step_of(&left.signal)) {
-            let bound = match bound {
-                Bound::Fixed(_) => Bound::Fixed(moved),
-                Bound::Scaled { operand, .. } => {
-                    Bound::Scaled { operand: operand.clone(), times: moved }
-                }
-            };
-            let test = Test::Compare { left: left.clone(), op: *op, bound };
-            found.push((format!("{what} {number} -> {moved}"), true, with(test)));
-        }
-        let test = Test::Compare { left: left.clone(), op: turned(*op), bound: bound.clone() };
-        found.push(("comparison turned round".to_owned(), true, with(test)));
-    }
-    if let Test::Codes { patterns, op, share } = &predicate.test {
-        for moved in moved(*share, STEP_OF_SHARE) {
-            let test = Test::Codes { patterns: patterns.clone(), op: *op, share: moved };
-            found.push((format!("share {share} -> {moved}"), true, with(test)));
-        }
-        let (patterns, op) = (patterns.clone(), turned(*op));
-        let test = Test::Codes { patterns, op, share: *share };
-        found.push(("comparison turned round".to_owned(), true, with(test)));
-    }
-    if let Test::Is { path, word, negated } = &predicate.test {
-        let test = Test::Is { path: path.clone(), word: word.clone(), negated: !negated };
-        found.push(("`is` turned round".to_owned(), true, with(test)));
-    }
-    if !predicate.hold.is_zero() {
-        let hold = |hold| Predicate { hold, ..predicate.clone() };
-        found.push(("`for` dropped".to_owned(), false, hold(Duration::ZERO)));
-        found.push(("`for` doubled".to_owned(), false, hold(predicate.hold * 2)));
-    }
-    let threshold = match &predicate.test {
-        Test::Compare { bound: Bound::Fixed(number), .. } => Some(*number),
-        Test::Codes { share, .. } => Some(*share),
-        _ => None,
-    };
-    if let Some(clear) = predicate.clear
-        && threshold.is_none_or(|number| (number - clear).abs() > f64::EPSILON)
-    {
-        let changed = Predicate { clear: None, ..predicate.clone() };
-        found.push(("`clear` dropped".to_owned(), false, changed));
-    }
-    found
-}
-
-fn moved(number: f64, step: f64) -> [f64; 2] {
-    if number.abs() < f64::EPSILON {
-        [-step, step]
-    } else {
-        // Rounded, so that reports do not show the noise of the last digit.
-        [1.0 - SHIFT, 1.0 + SHIFT].map(|factor| (number * factor * 1e9).round() / 1e9)
-    }
-}
-
-fn step_of(path: &str) -> f64 {
-    let root = path.split('.').next().unwrap_or(path);
-    let share =
-        path.ends_with("_share") || definition(root).is_some_and(|known| known.unit == Unit::Ratio);
-    if share { STEP_OF_SHARE } else { STEP }
-}
-
-const fn turned(op: Op) -> Op {
-    match op {
-        Op::Below => Op::Above,
-        Op::Above => Op::Below,
-    }
 }
 
 /// A list of a cause or hypothesis.
@@ -368,77 +282,6 @@ impl Slot {
     }
 }
 
-/// An expression changed in one place, and how.
-fn variants(expr: &Expr) -> Vec<(String, Expr)> {
-    match expr {
-        Expr::Name(_) => Vec::new(),
-        Expr::Not(inner) => {
-            let mut found = vec![(format!("`not` before `{inner}` dropped"), (**inner).clone())];
-            let deeper = variants(inner).into_iter();
-            found.extend(deeper.map(|(how, inner)| (how, Expr::Not(Box::new(inner)))));
-            found
-        }
-        Expr::All(parts) => {
-            let how = format!("`and` in `{expr}` turned into `or`");
-            among(parts, how, Expr::Any(parts.clone()), Expr::All)
-        }
-        Expr::Any(parts) => {
-            let how = format!("`or` in `{expr}` turned into `and`");
-            among(parts, how, Expr::All(parts.clone()), Expr::Any)
-        }
-    }
-}
-
-fn among(
-    parts: &[Expr],
-    how: String,
-    turned: Expr,
-    make: impl Fn(Vec<Expr>) -> Expr,
-) -> Vec<(String, Expr)> {
-    let mut found = Vec::new();
-    if parts.len() > 1 {
-        found.push((how, turned));
-        for place in 0..parts.len() {
-            let mut rest = parts.to_vec();
-            let dropped = rest.remove(place);
-            let rest = if rest.len() == 1 { rest.remove(0) } else { make(rest) };
-            found.push((format!("`{dropped}` dropped"), rest));
-        }
-    }
-    for (place, part) in parts.iter().enumerate() {
-        for (how, part) in variants(part) {
-            let mut parts = parts.to_vec();
-            parts[place] = part;
-            found.push((how, make(parts)));
-        }
-    }
-    found
-}
-
-/// Whether two expressions agree on every value of their names. False where there are too many.
-fn same(left: &Expr, right: &Expr) -> bool {
-    let mut names = left.names();
-    names.extend(right.names());
-    names.sort_unstable();
-    names.dedup();
-    if names.len() > NAMES_MAX {
-        return false;
-    }
-    let count = 3_usize.pow(u32::try_from(names.len()).unwrap_or(u32::MAX));
-    (0..count).all(|row| {
-        let mut truth = |name: &str| {
-            let place = names.iter().position(|known| *known == name).unwrap_or(0);
-            let place = u32::try_from(place).unwrap_or(0);
-            match row / 3_usize.pow(place) % 3 {
-                0 => Truth::True,
-                1 => Truth::False,
-                _ => Truth::Unknown,
-            }
-        };
-        left.eval(&mut truth) == right.eval(&mut truth)
-    })
-}
-
 /// Actions whose `verified` and `failed` are exchanged.
 fn swaps(book: &Book) -> Vec<Mutant> {
     let mut found = Vec::new();
@@ -457,95 +300,4 @@ fn swaps(book: &Book) -> Vec<Mutant> {
         found.push(mutant(node.line, what, remedy, other));
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn how(text: &str) -> Vec<String> {
-        let predicate = Predicate::parse(text).expect(text);
-        changed(&predicate).into_iter().map(|(how, ..)| how).collect()
-    }
-
-    #[test]
-    fn a_predicate_is_changed_in_every_respect_that_it_has() {
-        assert_eq!(
-            how("tpm_headroom[1m] < 5% for 30s clear 15%"),
-            [
-                "threshold 0.05 -> 0.0375",
-                "threshold 0.05 -> 0.0625",
-                "comparison turned round",
-                "`for` dropped",
-                "`for` doubled",
-                "`clear` dropped",
-            ]
-        );
-        assert_eq!(
-            how("originals_rps < originals_rps@15m * 0.8"),
-            ["factor 0.8 -> 0.6", "factor 0.8 -> 1", "comparison turned round"]
-        );
-        assert_eq!(how("breaker.state is open"), ["`is` turned round"]);
-        assert_eq!(
-            how("error_codes matching /a/ > 50%"),
-            ["share 0.5 -> 0.375", "share 0.5 -> 0.625", "comparison turned round"]
-        );
-        assert_eq!(how("queue_depth > 0")[..2], ["threshold 0 -> -1", "threshold 0 -> 1"]);
-        assert_eq!(how("cache.wrong_share > 0")[1], "threshold 0 -> 0.05");
-        assert!(!how("queue_depth > 5 clear 5").iter().any(|how| how.contains("clear")));
-    }
-
-    #[test]
-    fn an_expression_is_changed_in_every_place() {
-        let expr = Expr::parse("a and (b or not c)").expect("an expression");
-        let found: Vec<String> = variants(&expr).iter().map(|(_, expr)| expr.to_string()).collect();
-        assert_eq!(
-            found,
-            [
-                "a or (b or not c)",
-                "b or not c",
-                "a",
-                "a and (b and not c)",
-                "a and not c",
-                "a and b",
-                "a and (b or c)",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_changes_nothing_is_recognised() {
-        let check = |left: &str, right: &str, expected: bool| {
-            let parse = |text: &str| Expr::parse(text).expect(text);
-            assert_eq!(same(&parse(left), &parse(right)), expected, "{left} and {right}");
-        };
-        check("a or (a and b)", "a", true);
-        check("a and b", "b and a", true);
-        check("a or not a", "b or not b", false);
-        check("a and b", "a or b", false);
-    }
-
-    fn expr() -> impl Strategy<Value = Expr> {
-        let leaf =
-            prop::sample::select(vec!["a", "b", "c"]).prop_map(|name| Expr::Name(name.into()));
-        leaf.prop_recursive(4, 16, 3, |inner| {
-            prop_oneof![
-                inner.clone().prop_map(|inner| Expr::Not(Box::new(inner))),
-                prop::collection::vec(inner.clone(), 1..4).prop_map(Expr::All),
-                prop::collection::vec(inner, 1..4).prop_map(Expr::Any),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn every_variant_differs_in_text_and_uses_no_new_name(expr in expr()) {
-            let names = expr.names();
-            for (how, changed) in variants(&expr) {
-                prop_assert_ne!(&changed, &expr, "{}", how);
-                prop_assert!(changed.names().iter().all(|name| names.contains(name)));
-            }
-        }
-    }
 }

@@ -84,6 +84,24 @@ fn the_example_is_read_and_has_no_error() {
     assert_eq!(book.entry, "which-limit");
 }
 
+#[test]
+fn every_code_of_the_linter_is_in_the_table() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(folder.join("runbooks/README.md")).expect("a text");
+    let mut codes = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(folder.join("src/runbook")).expect("the sources") {
+        let path = entry.expect("a file").path();
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        codes.extend(text.split("\"WRB").skip(1).map(|rest| format!("WRB{}", &rest[..3])));
+    }
+    assert!(codes.len() > 20, "{codes:?}");
+    for code in &codes {
+        assert!(readme.contains(&format!("| {code} |")), "{code} is not in runbooks/README.md");
+    }
+    let rows = readme.lines().filter(|line| line.starts_with("| WRB")).count();
+    assert_eq!(rows, codes.len(), "the table has a code that nothing says");
+}
+
 /// Breaks the example in one place and expects one code, at a line that holds `at`.
 fn check(from: &str, to: &str, code: &str, at: &str) {
     assert!(EXAMPLE.contains(from), "{from}");

@@ -171,7 +171,11 @@ fn what_does_not_come_out_is_named_with_file_and_line() {
     check("ask = \"calm\"", "ask = \"rough\"", "`ask` has no answer `rough`; it has `calm`");
     check("cut = \"undo\"", "escalate = \"undo\"", "path is");
     check("from = \"cut\"", "from = \"cup\"", "there is no node `cup`");
-    check("holds  = 2.1", "holds  = 1.9", "pin storm: at holds = 1.9: false, expected true");
+    check(
+        "holds  = 2.1",
+        "holds  = 1.9",
+        "pin storm: at holds = 1.9: false after 30 s, expected true",
+    );
     check(
         "storm = \"pending\"",
         "storm = \"true\"",

@@ -125,7 +125,7 @@ pub fn unusable_tests(runbook: &str, why: &str) -> Problem {
     findings.found.remove(0)
 }
 
-/// A name that no file can define evidence by, for the variant at this place.
+/// A name that no expression can hold, for the variant at this place.
 fn hidden(place: usize) -> String {
     format!("\u{0}{place}")
 }

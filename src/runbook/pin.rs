@@ -95,14 +95,17 @@ impl Pin {
             Some(after) => {
                 let before = after.saturating_sub(self.interval);
                 let early = if before.is_zero() { first } else { play.look(before) };
+                let (at, text) = (show(&self.holds), &predicate.text);
                 if !after.is_zero() && early.0 == Truth::True {
                     let held = before.as_secs_f64();
-                    wrong.push(format!("is true after {held} s already: {}", predicate.text));
+                    wrong.push(format!("at holds = {at}: true after {held} s already: {text}"));
                 }
                 let late = play.look(after);
                 if late.0 != Truth::True {
                     let (held, found) = (after.as_secs_f64(), late.words());
-                    wrong.push(format!("is {found} after {held} s: {}", predicate.text));
+                    wrong.push(format!(
+                        "at holds = {at}: {found} after {held} s, expected true: {text}"
+                    ));
                 }
             }
         }

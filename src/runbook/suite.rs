@@ -254,7 +254,7 @@ mod tests {
             assert!(error.starts_with("x.test.toml:"), "{error}");
             assert!(error.contains(words), "{text}: {error}");
         };
-        check("[[case]]\nname = \"a\"\nexpects = []", "4: unknown field `expects`");
+        check("[[case]]\nname = \"a\"\nexpects = []", "5: unknown field `expects`");
         let expect = "[[case]]\nname = \"a\"\n[[case.expect]]\nat = \"5s\"\n";
         check(&format!("{expect}standing = \"sure\""), "7: unknown variant `sure`");
         check(&format!("{expect}acted = {{ a = \"done\" }}"), "7: unknown variant `done`");

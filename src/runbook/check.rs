@@ -11,7 +11,7 @@ use crate::signal::{Mono, Snapshot, Value};
 use super::coverage::Coverage;
 use super::judge::Moment;
 use super::pin::Pin;
-use super::suite::{Case, TestFile};
+use super::suite::{Case, Samples, TestFile};
 use super::values::put;
 
 /// Most samples of one case: those of the longest series.
@@ -175,7 +175,7 @@ const fn as_f64(tick: usize) -> f64 {
 
 fn snapshot(
     constants: &[(&str, Value)],
-    series: &[(&str, Vec<Option<f64>>)],
+    series: &[Samples<'_>],
     tick: usize,
     interval: Duration,
 ) -> Snapshot {

@@ -223,7 +223,7 @@ impl<'a> Rig<'a> {
             .iter()
             .filter(|(name, _)| {
                 let played = rig.past.as_ref();
-                !played.is_some_and(|past| past_key(name) == Some((past.signal, past.ago)))
+                played.is_none_or(|past| past_key(name) != Some((past.signal, past.ago)))
             })
             .map(|(name, value)| (name.as_str(), value))
             .collect();
@@ -256,14 +256,14 @@ impl<'a> Rig<'a> {
             let step = past.step(self.window);
             let until = at + past.ago + self.window;
             let level = Value::Number(past.value);
+            let then = if past.signal == self.left { &level } else { value };
             while at < until {
-                let left = (past.signal == self.left).then_some(&level);
-                play.push(left.unwrap_or(value), at);
+                play.push(then, at);
                 at = at + step;
             }
             // The turn from then to now: what is read as past must lie before it to the end.
             at = until;
-            play.push((past.signal == self.left).then_some(&level).unwrap_or(value), at);
+            play.push(then, at);
             at = at + self.step_after_turn(past);
         }
         if self.window.is_zero() {

@@ -67,6 +67,9 @@ pub(super) struct Expect {
     pub(super) refuse: Option<String>,
 }
 
+/// The path of a series and its samples; `None` stands for no sample.
+pub(super) type Samples<'a> = (&'a str, Vec<Option<f64>>);
+
 /// One threshold, written a second time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -193,10 +196,7 @@ impl TestFile {
     }
 
     /// The samples of every series of a case, by path.
-    pub(super) fn samples<'a>(
-        &self,
-        case: &'a Case,
-    ) -> Result<Vec<(&'a str, Vec<Option<f64>>)>, String> {
+    pub(super) fn samples<'a>(&self, case: &'a Case) -> Result<Vec<Samples<'a>>, String> {
         let mut series = Vec::new();
         for (path, notation) in &case.series {
             let samples = expand(notation.get_ref()).map_err(|item| {

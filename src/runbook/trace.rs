@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::diagnosis::{
-    Action, Book, Facts, Goto, INSUFFICIENT, Library, Node, Step, TRIAGE, Turn, UNDO, best, choose,
-    ranking, turn,
+    Action, Book, Facts, Goto, INSUFFICIENT, Library, Node, Standing, Step, TRIAGE, Turn, UNDO,
+    best, choose, ranking, turn,
 };
 
 use super::suite::Outcome;
@@ -107,26 +107,20 @@ pub(super) fn trace(
         }
         let Some((way, goto)) = leave(library, book, node, hand, facts, &mut trace) else { break };
         trace.left.push((node.id.clone(), way));
-        match goto {
-            Goto::Node(_) => match next_of(book, &goto) {
-                Some(next) => at = next,
-                None => {
-                    trace.stuck = Some(format!("`{at}` leads to no node"));
-                    break;
-                }
-            },
+        let target = match goto {
+            Goto::Node(id) => id,
             Goto::Runbook(id) => {
                 trace.path.push(format!("runbook:{id}"));
                 break;
             }
-        }
+        };
+        let Some(next) = book.node(&target) else {
+            trace.stuck = Some(format!("`{at}` leads to no node"));
+            break;
+        };
+        at = &next.id;
     }
     trace
-}
-
-fn next_of<'a>(book: &'a Book, goto: &Goto) -> Option<&'a str> {
-    let Goto::Node(id) = goto else { return None };
-    book.node(id).map(|node| node.id.as_str())
 }
 
 fn leave(
@@ -183,8 +177,8 @@ fn leave(
     })
 }
 
-fn open(ranked: &[(String, crate::diagnosis::Standing, Goto)]) -> bool {
-    ranked.iter().any(|(_, standing, _)| *standing == crate::diagnosis::Standing::CannotTell)
+fn open(ranked: &[(String, Standing, Goto)]) -> bool {
+    ranked.iter().any(|(_, standing, _)| *standing == Standing::CannotTell)
 }
 
 fn exit_of(action: &Action, outcome: Outcome) -> Option<(Way, Goto)> {

@@ -43,7 +43,7 @@ pub(super) fn mutants(sheet: &Sheet) -> Vec<Mutant> {
     let mut found = predicates(sheet);
     let book = &sheet.book;
     for (slot, expr) in slots(book) {
-        let line = sheet.expr_line(&expr, slot.from_line(book));
+        let line = sheet.expr_line(&expr, slot.heading_line(book));
         let place = slot.place(book);
         for (how, changed) in variants(&expr) {
             if same(&expr, &changed) {
@@ -188,7 +188,7 @@ impl Slot {
         }
     }
 
-    fn from_line(self, book: &Book) -> usize {
+    fn heading_line(self, book: &Book) -> usize {
         self.node().and_then(|node| book.nodes.get(node)).map_or(1, |node| node.line)
     }
 

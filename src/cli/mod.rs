@@ -30,6 +30,8 @@ mod record;
 mod recording;
 mod replay;
 mod runbook;
+mod runbook_page;
+mod runbook_test;
 mod scrape;
 mod signals;
 mod stdin_eof;

@@ -1,17 +1,24 @@
 //! `weir runbook`: list, show, lint and test runbooks.
 
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use color_eyre::eyre::{Result, bail, eyre};
+use color_eyre::eyre::{Result, bail};
 use serde_json::json;
 
+use super::columns::COLUMNS;
 use super::out::{self, OutputError};
+use super::runbook_page::page;
+use super::runbook_test::{self, folder_of, opener};
 use crate::diagnosis::Library;
-use crate::incident::recording::Replay;
-use crate::runbook::{self, Failure, Problem, SHIPPED, Severity, TestFile};
+use crate::runbook::{self, Problem, SHIPPED, Severity, Sheet, TestFile};
+
+/// How the name of a test file ends.
+const TEST_SUFFIX: &str = ".test.toml";
 
 /// Reads, judges and tests runbooks.
 #[derive(Debug, clap::Args)]
@@ -31,10 +38,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// The text of one runbook
+    /// One runbook, laid out for reading
     Show {
         /// Its id, or a file
         runbook: String,
+        /// The file as it is
+        #[arg(long)]
+        raw: bool,
     },
     /// What is wrong with runbooks: code, file and line, remedy
     Lint {
@@ -48,14 +58,7 @@ enum Command {
         json: bool,
     },
     /// Runs test files: series or a recording in, path and evidence out
-    Test {
-        /// Test files; `runbook` in each names a file beside it
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-        /// One JSON document
-        #[arg(long)]
-        json: bool,
-    },
+    Test(runbook_test::Args),
 }
 
 /// Runs the subcommand.
@@ -65,42 +68,77 @@ enum Command {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::List { runbooks, json } => list(runbooks.as_deref(), *json),
-        Command::Show { runbook } => show(runbook),
+        Command::Show { runbook, raw } => show(runbook, *raw),
         Command::Lint { files, deny_warnings, json } => lint(files, *deny_warnings, *json),
-        Command::Test { files, json } => test(files, *json),
+        Command::Test(args) => runbook_test::run(args),
     }
 }
 
 fn list(dir: Option<&Path>, as_json: bool) -> Result<ExitCode> {
-    let library = match dir {
-        Some(dir) => runbook::load_dir(dir)?,
-        None => runbook::embedded(),
-    };
+    let mut texts: Vec<(String, String)> = shipped().collect();
+    if let Some(dir) = dir {
+        // What does not fit together is refused here as it is where it is used.
+        runbook::load_dir(dir)?;
+        texts.extend(runbook::files_of(dir)?);
+    }
+    let (sheets, _) = runbook::read_all(texts.iter().map(|(n, text)| (n.as_str(), text.as_str())));
+    // A later file of the same id is in the place of an earlier one.
+    let by_id: BTreeMap<&str, &Sheet> =
+        sheets.iter().map(|sheet| (sheet.book.id.as_str(), sheet)).collect();
     if as_json {
-        let books: Vec<_> = library
-            .books()
-            .map(|book| json!({"id": book.id, "title": book.title, "owner": book.owner}))
+        let books: Vec<_> = by_id
+            .values()
+            .map(|sheet| {
+                let book = &sheet.book;
+                json!({
+                    "id": book.id, "title": book.title, "owner": book.owner,
+                    "cause": book.cause.is_some(), "steps": book.nodes.len(),
+                    "reviewed": sheet.reviewed().map(|date| date.to_string()), "file": sheet.file,
+                })
+            })
             .collect();
         out::line(json!(books))?;
-    } else {
-        out::write(|out| {
-            let mut books = library.books();
-            books.try_for_each(|book| writeln!(out, "{:24} {}", book.id, book.title))
-        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out::write(|out| {
+        writeln!(out, "{:24} {:5} {:>5} {:10} TITLE", "ID", "CAUSE", "STEPS", "REVIEWED")?;
+        by_id.values().try_for_each(|sheet| {
+            let book = &sheet.book;
+            let cause = if book.cause.is_some() { "yes" } else { "-" };
+            let reviewed = sheet.reviewed().map_or_else(|| "-".to_owned(), |date| date.to_string());
+            let (id, steps, title) = (&book.id, book.nodes.len(), &book.title);
+            writeln!(out, "{id:24} {cause:5} {steps:5} {reviewed:10} {title}")
+        })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Name and text of the runbooks in the binary.
+fn shipped() -> impl Iterator<Item = (String, String)> {
+    SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+}
+
+fn show(name: &str, raw: bool) -> Result<ExitCode> {
+    let file = format!("{name}{}", runbook::SUFFIX);
+    let built_in = shipped().find(|(known, _)| *known == file || *known == name);
+    let (file, text) = match built_in {
+        Some(found) => found,
+        None if Path::new(name).exists() => runbook::read_file(Path::new(name))?,
+        None => bail!("no runbook `{name}`; `weir runbook list` names those there are"),
+    };
+    // What cannot be laid out is shown as it is: at night, any text is better than none.
+    match runbook::read(&file, &text).0.filter(|_| !raw) {
+        Some(sheet) => out::text(&page(&sheet, width()))?,
+        None => out::text(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(name: &str) -> Result<ExitCode> {
-    let file = format!("{name}{}", runbook::SUFFIX);
-    let shipped = SHIPPED.iter().find(|(known, _)| *known == file || *known == name);
-    let text = match shipped {
-        Some((_, text)) => (*text).to_owned(),
-        None if Path::new(name).exists() => runbook::read_file(Path::new(name))?.1,
-        None => bail!("no runbook `{name}`; `weir runbook list` names those there are"),
-    };
-    out::text(&text)?;
-    Ok(ExitCode::SUCCESS)
+/// Columns of the terminal, or of a narrow one when nobody sees it.
+fn width() -> usize {
+    let terminal = std::io::stdout().is_terminal();
+    let size = crossterm::terminal::size().ok().filter(|_| terminal);
+    size.map_or(COLUMNS, |(columns, _)| usize::from(columns))
 }
 
 fn today() -> NaiveDate {
@@ -113,7 +151,7 @@ fn lint(files: &[PathBuf], deny_warnings: bool, as_json: bool) -> Result<ExitCod
         texts.push(runbook::read_file(file)?);
     }
     if texts.is_empty() {
-        texts.extend(SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+        texts.extend(shipped());
     }
     let pairs = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let (sheets, mut problems) = runbook::read_all(pairs.clone());
@@ -122,11 +160,29 @@ fn lint(files: &[PathBuf], deny_warnings: bool, as_json: bool) -> Result<ExitCod
     let library = runbook::assemble(all).map_or_else(|_| runbook::embedded(), Arc::new);
     for sheet in &sheets {
         problems.extend(runbook::lint(sheet, &library, today()));
+        problems.extend(lint_tests(sheet, &library));
     }
     print_problems(&problems, texts.len(), as_json)?;
     let worst = problems.iter().map(|problem| problem.severity).max();
     let fails = worst == Some(Severity::Error) || (deny_warnings && worst.is_some());
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What the test file beside a runbook does not hold; one that cannot be used is a finding too.
+fn lint_tests(sheet: &Sheet, library: &Arc<Library>) -> Vec<Problem> {
+    let runbook = Path::new(&sheet.file);
+    let Some(stem) = sheet.file.strip_suffix(runbook::SUFFIX) else { return Vec::new() };
+    let beside = PathBuf::from(format!("{stem}{TEST_SUFFIX}"));
+    if !beside.is_file() {
+        return Vec::new();
+    }
+    let folder = folder_of(runbook);
+    let found =
+        runbook::read_file(&beside).map_err(|error| error.to_string()).and_then(|(name, text)| {
+            let tests = TestFile::read(&name, &text)?;
+            runbook::lint_thresholds(&tests, sheet, library, &opener(&folder))
+        });
+    found.unwrap_or_else(|why| vec![runbook::unusable_tests(&sheet.file, &why)])
 }
 
 fn print_problems(problems: &[Problem], files: usize, as_json: bool) -> Result<(), OutputError> {
@@ -146,54 +202,4 @@ fn print_problems(problems: &[Problem], files: usize, as_json: bool) -> Result<(
         return out::line(format_args!("{files} runbooks, no problems"));
     }
     out::write(|out| problems.iter().try_for_each(|problem| writeln!(out, "{problem}")))
-}
-
-fn test(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
-    let mut failures = Vec::new();
-    let mut expectations = 0;
-    for file in files {
-        let (name, text) = runbook::read_file(file)?;
-        let tests = TestFile::read(&name, &text).map_err(|error| eyre!(error))?;
-        let beside = file.parent().unwrap_or(Path::new(".")).join(tests.runbook());
-        let (library, book) = library_with(&beside)?;
-        let folder = file.parent().unwrap_or(Path::new("."));
-        let open = |name: &str| {
-            let opened = Replay::open(&folder.join(name), Arc::clone(&library));
-            opened.map_err(|error| error.to_string())
-        };
-        failures.extend(tests.run(&library, &book, &open).map_err(|error| eyre!(error))?);
-        expectations += tests.expectations();
-    }
-    print_failures(&failures, expectations, as_json)?;
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The built-in runbooks with one file beside them, and that file's id.
-fn library_with(file: &Path) -> Result<(Arc<Library>, String)> {
-    let (name, text) = runbook::read_file(file)?;
-    let own = (name.as_str(), text.as_str());
-    let library = runbook::assemble(SHIPPED.iter().copied().chain([own]))?;
-    let (sheet, _) = runbook::read(&name, &text);
-    let sheet = sheet.ok_or_else(|| eyre!("{name}: cannot be read; see `weir runbook lint`"))?;
-    Ok((Arc::new(library), sheet.book.id))
-}
-
-fn print_failures(
-    failures: &[Failure],
-    expectations: usize,
-    as_json: bool,
-) -> Result<(), OutputError> {
-    if as_json {
-        let list: Vec<_> = failures
-            .iter()
-            .map(|f| json!({"place": f.place, "case": f.case, "what": f.what}))
-            .collect();
-        return out::line(json!({"expectations": expectations, "failures": list}));
-    }
-    out::write(|out| {
-        for failure in failures {
-            writeln!(out, "{}: {}: {}", failure.place, failure.case, failure.what)?;
-        }
-        writeln!(out, "{expectations} expectations, {} failures", failures.len())
-    })
 }

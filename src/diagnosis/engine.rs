@@ -13,7 +13,7 @@ use super::history::{Readings, Ring, Single};
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
 use super::settling::Settling;
-use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
+use super::tree::{Book, Branch, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
 /// Most steps of one walk; a triage that is longer goes round in circles.
@@ -56,6 +56,24 @@ impl Facts {
     #[must_use]
     pub fn told(&self, cause: &str, standing: Standing) -> Standing {
         if self.settling.contains(cause) { standing.min(Standing::Likely) } else { standing }
+    }
+
+    /// The same moment, where each of `names` (runbook and name) reads what `book` knows as `other`:
+    /// how the change of one predicate is tried without evaluating all others again.
+    #[must_use]
+    pub fn read_as<'a>(
+        &self,
+        names: impl IntoIterator<Item = (&'a str, &'a str)>,
+        (book, other): (&str, &str),
+    ) -> Self {
+        let mut facts = self.clone();
+        if let Some(place) = self.place(book, other) {
+            let places = Arc::make_mut(&mut facts.places);
+            for (book, name) in names {
+                places.insert((book.to_owned(), name.to_owned()), place);
+            }
+        }
+        facts
     }
 
     fn place(&self, book: &str, name: &str) -> Option<usize> {
@@ -256,19 +274,43 @@ pub fn decision(node: &Node, truth: &impl Fn(&str) -> Truth) -> (Goto, String, V
     let Step::Decide { branches, otherwise, unknown } = &node.step else {
         return (Goto::Node(node.id.clone()), String::new(), Vec::new());
     };
-    let mut names: Vec<String> = Vec::new();
-    for branch in branches {
-        names.extend(branch.when.names().into_iter().map(str::to_owned));
+    let looked = |at: usize| {
+        let names = branches[..=at].iter().flat_map(|branch| branch.when.names());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    match turn(branches, truth) {
+        Turn::Branch(at) => (branches[at].goto.clone(), branches[at].say.clone(), looked(at)),
+        Turn::Unknown(at) => {
+            (unknown.clone(), format!("cannot tell whether: {}", branches[at].say), looked(at))
+        }
+        Turn::Otherwise => {
+            let names = branches.len().checked_sub(1).map(looked).unwrap_or_default();
+            (otherwise.clone(), "none of these".to_owned(), names)
+        }
+    }
+}
+
+/// Which way a decision goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// By the branch at this place, the first that is true.
+    Branch(usize),
+    /// The branch at this place cannot be told before any is true.
+    Unknown(usize),
+    /// No branch is true.
+    Otherwise,
+}
+
+/// The turn that the evidence takes among the branches of a decision.
+pub fn turn(branches: &[Branch], truth: &impl Fn(&str) -> Truth) -> Turn {
+    for (at, branch) in branches.iter().enumerate() {
         match branch.when.eval(&mut |name| truth(name)) {
-            Truth::True => return (branch.goto.clone(), branch.say.clone(), names),
-            Truth::Unknown => {
-                let say = format!("cannot tell whether: {}", branch.say);
-                return (unknown.clone(), say, names);
-            }
+            Truth::True => return Turn::Branch(at),
+            Truth::Unknown => return Turn::Unknown(at),
             Truth::False => {}
         }
     }
-    (otherwise.clone(), "none of these".to_owned(), names)
+    Turn::Otherwise
 }
 
 /// How each hypothesis and cause of a rank node stands, in the order of the file, and where it leads.
@@ -297,18 +339,22 @@ pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)], facts: &Facts) -
     let Step::Rank { none, unknown, .. } = &node.step else {
         return (Goto::Node(node.id.clone()), String::new());
     };
-    // The first of the best, so that the order of the file decides between equals.
-    let best = ranked
-        .iter()
-        .filter(|(_, standing, _)| *standing >= Standing::Likely)
-        .reduce(|best, next| if next.1 > best.1 { next } else { best });
-    if let Some((id, standing, goto)) = best {
+    if let Some((id, standing, goto)) = best(ranked) {
         return (goto.clone(), format!("{id} is {}", facts.told(id, *standing)));
     }
     match ranked.iter().filter(|entry| entry.1 == Standing::CannotTell).count() {
         0 => (none.clone(), "none of these".to_owned()),
         open => (unknown.clone(), format!("none stands, {open} cannot be told")),
     }
+}
+
+/// The first of the best that stand, so that the order of the file decides between equals.
+#[must_use]
+pub fn best(ranked: &[(String, Standing, Goto)]) -> Option<&(String, Standing, Goto)> {
+    ranked
+        .iter()
+        .filter(|(_, standing, _)| *standing >= Standing::Likely)
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 fn step_of(node: &Node, branch: String) -> PathStep {

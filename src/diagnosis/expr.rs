@@ -1,5 +1,7 @@
 //! `and or not ( )` over the names of evidence, three-valued. Knows no signal and no number.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::verdict::Truth;
@@ -67,6 +69,32 @@ impl Expr {
             Self::Name(name) => vec![name],
             Self::Not(inner) => inner.names(),
             Self::All(parts) | Self::Any(parts) => parts.iter().flat_map(Self::names).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, parts: &[Self], word: &str| {
+            for (place, part) in parts.iter().enumerate() {
+                let before = if place == 0 { "" } else { word };
+                match part {
+                    Self::Name(_) | Self::Not(_) => write!(f, "{before}{part}")?,
+                    Self::All(_) | Self::Any(_) => write!(f, "{before}({part})")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Not(inner) => match inner.as_ref() {
+                Self::Name(name) => write!(f, "not {name}"),
+                other => write!(f, "not ({other})"),
+            },
+            Self::All(parts) if parts.is_empty() => f.write_str("true"),
+            Self::Any(parts) if parts.is_empty() => f.write_str("false"),
+            Self::All(parts) => list(f, parts, " and "),
+            Self::Any(parts) => list(f, parts, " or "),
         }
     }
 }
@@ -183,6 +211,15 @@ mod tests {
         check("a b", 3);
         check("(a or b", 8);
         check("a & b", 3);
+    }
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same() {
+        for text in ["a", "not a", "a and (b or not c)", "not (a or b)", "(a and b) or c"] {
+            let expr = Expr::parse(text).expect(text);
+            assert_eq!(expr.to_string(), text);
+            assert_eq!(Expr::parse(&expr.to_string()).as_ref(), Ok(&expr));
+        }
     }
 
     proptest! {

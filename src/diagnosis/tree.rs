@@ -1,6 +1,7 @@
 //! Runbooks in memory: steps, causes and what they rest on. Knows no file format.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -274,7 +275,7 @@ pub enum LibraryError {
 /// All runbooks, with the triage that leads to them. Checked as a whole when it is built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
-    books: BTreeMap<String, Book>,
+    books: BTreeMap<String, Arc<Book>>,
 }
 
 /// Id of the root-cause decision tree.
@@ -289,7 +290,7 @@ impl Library {
         let mut by_id = BTreeMap::new();
         for book in books {
             let id = book.id.clone();
-            if by_id.insert(id.clone(), book).is_some() {
+            if by_id.insert(id.clone(), Arc::new(book)).is_some() {
                 return Err(LibraryError::Twice { id });
             }
         }
@@ -298,6 +299,18 @@ impl Library {
         }
         let library = Self { books: by_id };
         library.books.values().try_for_each(|book| library.check(book))?;
+        Ok(library)
+    }
+
+    /// The same runbooks with one of them put in, in place of the one of its id.
+    ///
+    /// # Errors
+    /// [`LibraryError`] when it names evidence or a target that is not there.
+    pub fn with(&self, book: Book) -> Result<Self, LibraryError> {
+        let mut library = self.clone();
+        let book = Arc::new(book);
+        library.books.insert(book.id.clone(), Arc::clone(&book));
+        library.check(&book)?;
         Ok(library)
     }
 
@@ -313,12 +326,12 @@ impl Library {
     /// The runbook with this id.
     #[must_use]
     pub fn book(&self, id: &str) -> Option<&Book> {
-        self.books.get(id)
+        self.books.get(id).map(Arc::as_ref)
     }
 
     /// Every runbook, by id.
     pub fn books(&self) -> impl Iterator<Item = &Book> {
-        self.books.values()
+        self.books.values().map(Arc::as_ref)
     }
 
     /// The cause with this id.

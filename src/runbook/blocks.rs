@@ -27,6 +27,8 @@ pub(super) struct Section {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sections {
     pub(super) title: String,
+    /// What stands above the first section.
+    pub(super) intro: String,
     pub(super) heads: Vec<Block>,
     pub(super) nodes: Vec<Section>,
 }
@@ -50,15 +52,22 @@ pub(super) fn cut(text: &str) -> Sections {
     for (event, range) in Parser::new(text).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { level, .. }) => {
-                if level == HeadingLevel::H2 {
-                    close(text, &mut sections, &mut prose, prose_from..range.start);
+                match level {
+                    HeadingLevel::H1 if sections.title.is_empty() => {
+                        prose.push(prose_from..range.start);
+                    }
+                    HeadingLevel::H2 => {
+                        close(text, &mut sections, &mut prose, prose_from..range.start);
+                    }
+                    _ => {}
                 }
                 heading = Some((level, String::new(), line_of(text, range.start)));
             }
             Event::End(TagEnd::Heading(_)) => {
                 if let Some((level, words, line)) = heading.take() {
+                    let is_title = level == HeadingLevel::H1 && sections.title.is_empty();
                     open(&mut sections, level, &words, line);
-                    if level == HeadingLevel::H2 {
+                    if is_title || level == HeadingLevel::H2 {
                         prose_from = range.end;
                     }
                 }
@@ -128,8 +137,10 @@ fn close(text: &str, sections: &mut Sections, prose: &mut Vec<Range<usize>>, las
         .map(str::trim)
         .filter(|part| !part.is_empty())
         .collect();
-    if let Some(node) = sections.nodes.last_mut() {
-        node.prose = parts.join("\n\n");
+    let prose = parts.join("\n\n");
+    match sections.nodes.last_mut() {
+        Some(node) => node.prose = prose,
+        None => sections.intro = prose,
     }
 }
 
@@ -144,7 +155,7 @@ mod tests {
     #[test]
     fn sections_blocks_and_prose_are_cut() {
         let sections = cut(TEXT);
-        assert_eq!(sections.title, "Title");
+        assert_eq!((sections.title.as_str(), sections.intro.as_str()), ("Title", "Intro."));
         assert_eq!(sections.heads[0], Block { text: "id = \"x\"\n".to_owned(), line: 6 });
         let node = &sections.nodes[0];
         assert_eq!((node.id.as_str(), node.title.as_str()), ("first", "Which one?"));

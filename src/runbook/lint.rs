@@ -9,9 +9,11 @@ use crate::admission::{FlagValue, Kind, PLANS, Safe, flag};
 use crate::diagnosis::{Action, Book, Goto, Library, Node, Step, UNDO, evidence_names};
 use crate::signal::{Unit, definition};
 
+use super::exits::exits;
 use super::format::Bounds;
 use super::problem::{Findings, Problem};
-use super::read::{Sheet, flag_value};
+use super::read::flag_value;
+use super::sheet::Sheet;
 
 /// Lints one sheet beside the library that it will live in. `today` is for the review date.
 #[must_use]
@@ -21,6 +23,7 @@ pub fn lint(sheet: &Sheet, library: &Library, today: NaiveDate) -> Vec<Problem> 
     evidence(sheet, library, &mut findings);
     targets(sheet, library, &mut findings);
     unreachable(sheet, &mut findings);
+    exits(&sheet.book, &mut findings);
     for node in &sheet.book.nodes {
         if let Step::Action(action) = &node.step {
             flags_of(sheet, node, action, &mut findings);

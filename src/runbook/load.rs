@@ -9,7 +9,8 @@ use thiserror::Error;
 use crate::diagnosis::{Book, Library, LibraryError};
 
 use super::problem::{Problem, Severity};
-use super::read::{MAX_FILE_BYTES, Sheet, read};
+use super::read::{MAX_FILE_BYTES, read};
+use super::sheet::Sheet;
 
 /// How the name of a runbook file ends.
 pub const SUFFIX: &str = ".runbook.md";

@@ -3,19 +3,34 @@
 
 mod blocks;
 mod check;
+mod coverage;
+mod exits;
 mod format;
+mod judge;
 mod lint;
 mod load;
+mod mutants;
+mod mutate;
+mod pin;
 mod problem;
 mod read;
 mod series;
+mod sheet;
+mod suite;
+mod trace;
+mod values;
 mod walk;
 
-pub use check::{Failure, TestFile};
+pub use check::{Failure, Open, Run};
+pub use coverage::{Coverage, Exit};
 pub use lint::lint;
 pub use load::{
     LoadError, SHIPPED, SUFFIX, assemble, embedded, files_of, load_dir, read_all, read_file,
 };
+pub use mutate::{Mutation, Survivor, lint_thresholds, mutate, unusable_tests};
 pub use problem::{Problem, Severity};
-pub use read::{MAX_FILE_BYTES, Sheet, read};
+pub use read::{MAX_FILE_BYTES, read};
+pub use sheet::Sheet;
+pub use suite::TestFile;
+pub use trace::Way;
 pub use walk::{Frozen, Offer, Stuck, View, Walk};

@@ -17,10 +17,11 @@ use crate::signal::parse_duration;
 
 use super::blocks::{Block, Section, cut, line_of};
 use super::format::{
-    ActionBlock, Bounds, CauseBlock, ConfirmWord, DecideBlock, DirectionWord, EndBlock, ExpireWord,
-    Head, HumanBlock, KindOnly, OutcomeWord, RankBlock,
+    ActionBlock, CauseBlock, ConfirmWord, DecideBlock, DirectionWord, EndBlock, ExpireWord, Head,
+    HumanBlock, KindOnly, OutcomeWord, RankBlock,
 };
 use super::problem::{Findings, Problem};
+use super::sheet::Sheet;
 
 /// Largest runbook file in bytes.
 pub const MAX_FILE_BYTES: usize = 512 * 1024;
@@ -28,29 +29,6 @@ pub const MAX_FILE_BYTES: usize = 512 * 1024;
 const MAX_NODES: usize = 200;
 /// The format that this weir reads.
 const FORMAT: u32 = 1;
-
-/// A runbook as it was read, with what the linter needs beside it.
-#[derive(Clone, Debug)]
-pub struct Sheet {
-    /// The file's name.
-    pub file: String,
-    /// The runbook.
-    pub book: Book,
-    /// The scope's parts that are asked at the start.
-    pub scope: Vec<String>,
-    /// The alerts that it opens on.
-    pub opens_on: Vec<String>,
-    pub(super) signals: Vec<(String, String, usize)>,
-    pub(super) evidence_lines: BTreeMap<String, usize>,
-    pub(super) entry_line: usize,
-    pub(super) targets: Vec<(String, usize)>,
-    pub(super) previews: Vec<(String, usize)>,
-    pub(super) flags: BTreeMap<String, Bounds>,
-    pub(super) reviewed: Option<NaiveDate>,
-    pub(super) review_every: Duration,
-    pub(super) reviewed_line: usize,
-    pub(super) plan_line: usize,
-}
 
 /// Reads a file's text. The sheet is there as soon as the head block can be used; it is sound only
 /// when none of the problems is an error.
@@ -73,7 +51,8 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
         );
         return (None, findings.found);
     };
-    let mut reader = Reader { findings, block: head_block, targets: vec![], previews: vec![] };
+    let mut reader =
+        Reader { findings, block: head_block, targets: vec![], exprs: vec![], previews: vec![] };
     let Some(head) = reader.toml::<Head>("WRB001") else { return (None, reader.findings.found) };
     if head.format != FORMAT {
         let what = format!("format {} is not known", head.format);
@@ -105,7 +84,9 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
             sheet.book.nodes.push(node);
         }
     }
+    sheet.intro = sections.intro;
     sheet.targets = reader.targets;
+    sheet.exprs = reader.exprs;
     sheet.previews = reader.previews;
     (Some(sheet), reader.findings.found)
 }
@@ -127,6 +108,7 @@ struct Reader<'a> {
     findings: Findings<'a>,
     block: &'a Block,
     targets: Vec<(String, usize)>,
+    exprs: Vec<(Expr, usize)>,
     previews: Vec<(String, usize)>,
 }
 
@@ -203,6 +185,7 @@ impl<'a> Reader<'a> {
         Sheet {
             file: file.to_owned(),
             book,
+            intro: String::new(),
             scope: head.scope.clone(),
             opens_on: head.opens_on.clone(),
             signals: head
@@ -213,6 +196,7 @@ impl<'a> Reader<'a> {
             evidence_lines,
             entry_line: self.line(&head.entry),
             targets: Vec::new(),
+            exprs: Vec::new(),
             previews: Vec::new(),
             flags: head.flags.clone(),
             reviewed,
@@ -243,7 +227,10 @@ impl<'a> Reader<'a> {
 
     fn expr(&mut self, text: &Spanned<String>) -> Option<Expr> {
         match Expr::parse(text.get_ref()) {
-            Ok(expr) => Some(expr),
+            Ok(expr) => {
+                self.exprs.push((expr.clone(), self.line(text)));
+                Some(expr)
+            }
             Err(error) => {
                 let what = format!("column {}: {}", error.column, error.problem);
                 let remedy = "combine names of [evidence] with and, or, not and ( )";

@@ -9,7 +9,7 @@ use color_eyre::eyre::Result;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::diagnose::in_words;
+use super::diagnose_text::in_words;
 use super::scrape::duration;
 use super::{out, player};
 use crate::diagnosis::verdict_to_json;

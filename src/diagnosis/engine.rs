@@ -9,9 +9,12 @@ use crate::signal::{Mono, Snapshot};
 use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
+use super::fetch::fetch;
 use super::history::{Readings, Ring, Single};
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
+use super::role::Roles;
+use super::severity::toll;
 use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
@@ -144,11 +147,18 @@ impl Diagnoser {
 /// Diagnoses one snapshot that stands for its window of constant values.
 #[must_use]
 pub fn diagnose_once(library: &Arc<Library>, snapshot: &Snapshot) -> Verdict {
+    judge_once(library, snapshot).0
+}
+
+/// The same, with the evidence that it rests on.
+#[must_use]
+pub fn judge_once(library: &Arc<Library>, snapshot: &Snapshot) -> (Verdict, Facts) {
     let mut diagnoser = Diagnoser::new(Arc::clone(library));
     let completed = complete(snapshot);
     let readings: &dyn Readings = &Single(&completed);
     diagnoser.facts.evidence = diagnoser.watch.step(readings, Mono::START);
-    conclude(library, &diagnoser.facts, &completed)
+    let verdict = conclude(library, &diagnoser.facts, &completed);
+    (verdict, diagnoser.facts)
 }
 
 /// The walk so far: what was asked, and on which evidence.
@@ -179,18 +189,20 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         say: cause.map_or_else(String::new, |cause| fill(&cause.say, &completed.snapshot)),
         path: trail.path,
         evidence,
-        also: others(library, &scores, &named),
+        also: others(library, facts, &scores, &named),
         used,
         of: used + missing.len(),
         missing,
         runbook: library.book(&named).map(|book| book.id.clone()),
         plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
         notes,
+        toll: toll(&completed.snapshot),
         cause: named,
     }
 }
 
-fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
+/// Scores every cause at once.
+pub(super) fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
     library
         .books()
         .filter_map(|book| book.cause.as_ref().map(|cause| (book, cause)))
@@ -351,12 +363,21 @@ fn completeness(predicates: &[&Predicate], snapshot: &Snapshot) -> (usize, Vec<M
         .map(|name| Missing {
             signal: (*name).to_owned(),
             reason: snapshot.absent.get(*name).cloned().unwrap_or_else(|| "no-data".to_owned()),
+            fetch: fetch(name),
         })
         .collect();
     (names.len() - missing.len(), missing)
 }
 
-fn others(library: &Library, scores: &BTreeMap<&str, Score>, named: &str) -> Vec<Ranked> {
+/// The other causes, best first; between equals the one with more support, then the order of the
+/// runbooks.
+fn others(
+    library: &Library,
+    facts: &Facts,
+    scores: &BTreeMap<&str, Score>,
+    named: &str,
+) -> Vec<Ranked> {
+    let roles = Roles::beside(named, library, facts, scores);
     let mut also: Vec<Ranked> = library
         .books()
         .filter_map(|book| book.cause.as_ref())
@@ -368,7 +389,7 @@ fn others(library: &Library, scores: &BTreeMap<&str, Score>, named: &str) -> Vec
                 evidence_for: score.evidence_for,
                 evidence_against: score.evidence_against,
                 evidence_unknown: score.evidence_unknown,
-                contributing: score.standing >= Standing::Likely && cause.id != HEALTHY,
+                role: roles.of(cause),
             })
         })
         .collect();

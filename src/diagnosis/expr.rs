@@ -1,5 +1,7 @@
 //! `and or not ( )` over the names of evidence, three-valued. Knows no signal and no number.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::verdict::Truth;
@@ -69,6 +71,36 @@ impl Expr {
             Self::All(parts) | Self::Any(parts) => parts.iter().flat_map(Self::names).collect(),
         }
     }
+}
+
+/// As a runbook writes it, with the parentheses that it needs and no others.
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Not(inner) => match **inner {
+                Self::Name(_) | Self::Not(_) => write!(f, "not {inner}"),
+                Self::All(_) | Self::Any(_) => write!(f, "not ({inner})"),
+            },
+            Self::All(parts) => joined(f, parts, " and "),
+            Self::Any(parts) => joined(f, parts, " or "),
+        }
+    }
+}
+
+fn joined(f: &mut fmt::Formatter<'_>, parts: &[Expr], word: &str) -> fmt::Result {
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            f.write_str(word)?;
+        }
+        match part {
+            Expr::Name(_) | Expr::Not(_) => write!(f, "{part}")?,
+            // `and` binds tighter than `or`.
+            Expr::All(_) if word == " or " => write!(f, "{part}")?,
+            Expr::All(_) | Expr::Any(_) => write!(f, "({part})")?,
+        }
+    }
+    Ok(())
 }
 
 struct Parser<'a> {
@@ -188,7 +220,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "[ab()notrd -]{0,60}|\\PC{0,30}") {
-            let _ = Expr::parse(&text);
+            if let Ok(expr) = Expr::parse(&text) {
+                prop_assert_eq!(Expr::parse(&expr.to_string()), Ok(expr));
+            }
         }
     }
 }

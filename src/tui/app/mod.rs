@@ -23,7 +23,7 @@ use chrono::{DateTime, FixedOffset, Utc};
 use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
-use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict};
+use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
@@ -265,12 +265,18 @@ impl Model {
         Some(self.shown_now().saturating_since(at).as_secs_f64())
     }
 
-    /// The names of the scopes, in the order of the observation.
+    /// The names of the scopes, worst first; those without a verdict last, as they were observed.
     #[must_use]
     pub fn scopes(&self) -> Vec<&str> {
-        self.shown().map_or_else(Vec::new, |update| {
-            update.observation.scopes.iter().map(|snapshot| snapshot.scope.as_str()).collect()
-        })
+        let Some(update) = self.shown() else { return Vec::new() };
+        let observed = update.observation.scopes.iter().map(|snapshot| snapshot.scope.as_str());
+        let mut scopes: Vec<&str> = observed.collect();
+        let verdict = |scope: &str| update.verdicts.iter().find(|verdict| verdict.scope == scope);
+        scopes.sort_by(|left, right| match (verdict(left), verdict(right)) {
+            (Some(left), Some(right)) => worst_first(left, right),
+            (left, right) => right.is_some().cmp(&left.is_some()),
+        });
+        scopes
     }
 
     /// The scope on the screen: the chosen one, else the worst.
@@ -280,8 +286,7 @@ impl Model {
         if let Some(chosen) = self.chosen_scope.as_deref().filter(|name| scopes.contains(name)) {
             return Some(chosen);
         }
-        let verdicts = &self.shown()?.verdicts;
-        let worst = verdicts.iter().max_by_key(|verdict| badness(verdict));
+        let worst = self.shown()?.verdicts.iter().min_by(|left, right| worst_first(left, right));
         worst.map(|verdict| verdict.scope.as_str()).or_else(|| scopes.first().copied())
     }
 
@@ -478,8 +483,4 @@ impl State {
 
 fn is_zero(value: &Value) -> bool {
     matches!(value, Value::Number(number) if *number == 0.0)
-}
-
-fn badness(verdict: &Verdict) -> (State, Standing) {
-    (State::of(verdict), verdict.standing)
 }

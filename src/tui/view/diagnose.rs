@@ -10,7 +10,7 @@ use crate::tui::app::walk::{Answered, Walk};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::amplification_chart;
 use crate::tui::view::format::{clock, cut, cut_words, listed};
-use crate::tui::view::texts::{cause_line, wrap};
+use crate::tui::view::texts::{cause_line, role_words, wrap};
 use crate::tui::view::widgets::{lines, panel};
 use crate::tui::view::{evidence, next};
 
@@ -163,7 +163,7 @@ fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     let mut content = vec![cause_line(&verdict.cause, verdict.standing, &counts, look)];
     let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);
     content.extend(alive.take(8).map(|other| {
-        let feeds = if other.contributing { "; contributing" } else { "" };
+        let feeds = role_words(other.role);
         let counts =
             format!("{} for, {} against{feeds}", other.evidence_for, other.evidence_against);
         cause_line(&other.cause, other.standing, &counts, look)

@@ -164,3 +164,34 @@ fn a_cause_that_is_not_there_names_those_that_are() {
     assert!(words.contains("there is no cause `moon-phase`"), "{words}");
     assert!(words.contains("nested-retries") && words.contains("tpm-exhausted"), "{words}");
 }
+
+#[test]
+fn a_saved_walk_is_shown_and_a_file_that_is_none_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("incident.walk.json");
+    let name = file.to_str().expect("text");
+    let library = weir::runbook::embedded();
+    let zero = chrono::DateTime::UNIX_EPOCH;
+    let mut walk = weir::runbook::Walk::start(library).of("openai/acct-1", zero);
+    let facts = weir::diagnosis::Facts::default();
+    walk.advance(&facts, weir::signal::Mono::START).expect("a decision");
+    walk.hand_over("ann", "ben", "nothing known yet", weir::signal::Mono::START).expect("room");
+    std::fs::write(&file, walk.write("ann", zero)).expect("written");
+    let shown = weir(&["runbook", "walk", name], "");
+    let text = String::from_utf8(shown.stdout).expect("text");
+    assert_eq!(shown.status.code(), Some(0), "{}", String::from_utf8_lossy(&shown.stderr));
+    for words in [
+        "walk of openai/acct-1 at triage/",
+        "1 1970-01-01T00:00:00Z triage/who Who refused?",
+        "handed over by ann to ben",
+        "why this step",
+        "it tells apart:",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    std::fs::write(&file, &walk.write("ann", zero)[..90]).expect("written");
+    let refused = weir(&["runbook", "walk", name], "");
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8(refused.stderr).expect("text");
+    assert!(words.contains("incident.walk.json: the file ends in the middle"), "{words}");
+}

@@ -35,6 +35,7 @@ mod runbook;
 mod scrape;
 mod signals;
 mod stdin_eof;
+mod walk_text;
 mod watch;
 
 use std::io::Write as _;
@@ -71,7 +72,7 @@ enum Command {
     Diagnose(diagnose::Args),
     /// What a provider's answers mean: class, wait, meters
     Classify(classify::Args),
-    /// Runbooks: list, show, lint, test
+    /// Runbooks: list, show, lint, test, walk
     Runbook(runbook::Args),
     /// Parse one metrics page, print its samples or why it is bad
     Scrape(scrape::Args),

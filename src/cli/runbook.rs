@@ -9,11 +9,12 @@ use color_eyre::eyre::{Result, bail, eyre};
 use serde_json::json;
 
 use super::out::{self, OutputError};
+use super::walk_text;
 use crate::diagnosis::Library;
 use crate::incident::recording::Replay;
 use crate::runbook::{self, Failure, Problem, SHIPPED, Severity, TestFile};
 
-/// Reads, judges and tests runbooks.
+/// Reads, judges and tests runbooks, and shows walks along them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -47,6 +48,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// A walk that was saved at a hand-over: its steps, the evidence then, where it stands and why
+    Walk {
+        /// The file
+        file: PathBuf,
+        /// Runbooks beside the built-in ones
+        #[arg(long, value_name = "DIR")]
+        runbooks: Option<PathBuf>,
+    },
     /// Runs test files: series or a recording in, path and evidence out
     Test {
         /// Test files; `runbook` in each names a file beside it
@@ -67,15 +76,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::List { runbooks, json } => list(runbooks.as_deref(), *json),
         Command::Show { runbook } => show(runbook),
         Command::Lint { files, deny_warnings, json } => lint(files, *deny_warnings, *json),
+        Command::Walk { file, runbooks } => walk(file, runbooks.as_deref()),
         Command::Test { files, json } => test(files, *json),
     }
 }
 
-fn list(dir: Option<&Path>, as_json: bool) -> Result<ExitCode> {
-    let library = match dir {
+fn library(dir: Option<&Path>) -> Result<Arc<Library>> {
+    Ok(match dir {
         Some(dir) => runbook::load_dir(dir)?,
         None => runbook::embedded(),
-    };
+    })
+}
+
+fn walk(file: &Path, dir: Option<&Path>) -> Result<ExitCode> {
+    out::text(&walk_text::in_words(&walk_text::open(file, library(dir)?)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(dir: Option<&Path>, as_json: bool) -> Result<ExitCode> {
+    let library = library(dir)?;
     if as_json {
         let books: Vec<_> = library
             .books()

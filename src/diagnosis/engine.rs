@@ -14,6 +14,7 @@ use super::history::{Readings, Ring, Single};
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
 use super::role::Roles;
+use super::sentence::fill;
 use super::severity::toll;
 use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
@@ -401,31 +402,4 @@ fn at_limit(snapshot: &Snapshot) -> bool {
     ["tpm_headroom", "rpm_headroom", "itpm_headroom", "otpm_headroom"]
         .iter()
         .any(|meter| snapshot.number(meter).is_some_and(|headroom| headroom < AT_LIMIT))
-}
-
-/// Puts readings into a sentence: `{amplification}` becomes `9.3`, or `?` when unknown.
-fn fill(say: &str, snapshot: &Snapshot) -> String {
-    let mut filled = String::with_capacity(say.len());
-    let mut rest = say;
-    while let Some((before, after)) = rest.split_once('{') {
-        filled.push_str(before);
-        let Some((name, after)) = after.split_once('}') else {
-            rest = after;
-            break;
-        };
-        filled.push_str(&in_words(name, snapshot.number(name)));
-        rest = after;
-    }
-    filled.push_str(rest);
-    filled
-}
-
-fn in_words(name: &str, number: Option<f64>) -> String {
-    let share = name.ends_with("_share") || name.ends_with("headroom");
-    match number {
-        None => "?".to_owned(),
-        Some(number) if share => format!("{:.0}%", number * 100.0),
-        Some(number) if number.fract() == 0.0 || number.abs() >= 100.0 => format!("{number:.0}"),
-        Some(number) => format!("{number:.1}"),
-    }
 }

@@ -13,6 +13,7 @@ mod predicate;
 mod rank;
 mod reach;
 mod role;
+mod sentence;
 mod severity;
 mod tree;
 mod verdict;

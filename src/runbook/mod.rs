@@ -18,4 +18,6 @@ pub use load::{
 };
 pub use problem::{Problem, Severity};
 pub use read::{MAX_FILE_BYTES, Sheet, read};
-pub use walk::{Frozen, Offer, Stuck, View, Walk};
+pub use walk::{
+    Fork, Frozen, HandOver, How, MAX_WALK_BYTES, Offer, Stuck, View, Walk, WalkFileError, Why,
+};

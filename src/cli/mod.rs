@@ -35,6 +35,7 @@ mod runbook;
 mod scrape;
 mod signals;
 mod stdin_eof;
+mod walk_save;
 mod walk_text;
 mod watch;
 

@@ -64,6 +64,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             port: std::sync::Arc::new(Shelf(wishes)),
             read_only: true,
             appearance: Appearance::detect(),
+            person: super::actor::from_system(),
+            walk: None,
         })
         .await?;
         Ok(ExitCode::SUCCESS)

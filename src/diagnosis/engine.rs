@@ -32,7 +32,7 @@ const AT_LIMIT: f64 = 0.05;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     places: Arc<BTreeMap<(String, String), usize>>,
-    evidence: Vec<Evidence>,
+    evidence: Arc<Vec<Evidence>>,
 }
 
 impl Facts {
@@ -82,7 +82,7 @@ impl Diagnoser {
             }
         }
         let ring = Ring::new(watch.paths());
-        let facts = Facts { places: Arc::new(places), evidence: Vec::new() };
+        let facts = Facts { places: Arc::new(places), evidence: Arc::default() };
         Self { library, watch, ring, facts }
     }
 
@@ -109,7 +109,7 @@ impl Diagnoser {
             self.ring.instances(&snapshot.scope, told, at);
         }
         self.ring.push(Arc::new(complete(snapshot)), at);
-        self.facts.evidence = self.watch.step(&self.ring, at);
+        self.facts.evidence = Arc::new(self.watch.step(&self.ring, at));
     }
 
     /// The evidence as of the last step.
@@ -157,7 +157,7 @@ pub fn judge_once(library: &Arc<Library>, snapshot: &Snapshot) -> (Verdict, Fact
     let mut diagnoser = Diagnoser::new(Arc::clone(library));
     let completed = complete(snapshot);
     let readings: &dyn Readings = &Single(&completed);
-    diagnoser.facts.evidence = diagnoser.watch.step(readings, Mono::START);
+    diagnoser.facts.evidence = Arc::new(diagnoser.watch.step(readings, Mono::START));
     let verdict = conclude(library, &diagnoser.facts, &completed);
     (verdict, diagnoser.facts)
 }

@@ -20,6 +20,8 @@ use weir::tui::theme::{ASCII, Depth};
 use weir::tui::view::render;
 use weir::tui::{Answer, Appearance, Entry, Port, Update, Wish};
 
+/// Who sits at the screen.
+pub const PERSON: &str = "alice";
 pub const SCOPE: &str = "openai/acct-1/embed";
 /// Calm until here, then the storm.
 pub const ONSET_S: u64 = 10;

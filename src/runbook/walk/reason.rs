@@ -22,6 +22,8 @@ pub struct Fork {
     pub state: Option<&'static str>,
     /// The causes and runbooks behind it, nearest first.
     pub leads: Vec<String>,
+    /// Where it leads.
+    pub goto: Goto,
 }
 
 /// Why the current step is asked.
@@ -83,6 +85,7 @@ impl Walk {
             when: String::new(),
             state: None,
             leads: causes_behind(book, goto),
+            goto: goto.clone(),
         };
         match &node.step {
             Step::Decide { branches, otherwise, unknown } => {

@@ -7,6 +7,7 @@ pub mod action;
 pub mod alerts;
 pub mod events;
 pub mod flip;
+pub mod guide;
 pub mod headline;
 pub mod history;
 pub mod mode;
@@ -25,6 +26,7 @@ use crossterm::event::KeyEvent;
 use crate::admission::FLAGS;
 use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
+use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
@@ -72,6 +74,8 @@ pub enum Msg {
     },
     /// A line was journalled, or not.
     Journalled(Result<(), String>),
+    /// A walk was written into a file, or not.
+    WalkSaved(Result<String, String>),
 }
 
 /// What has to be done outside.
@@ -85,6 +89,8 @@ pub enum Effect {
     Apply(Plan),
     /// Write to the journal.
     Journal(Entry),
+    /// Write the text of a walk into a file.
+    SaveWalk(String),
     /// Move the recording that is played.
     Seek(Seek),
     /// Stop as a shell job.
@@ -190,6 +196,12 @@ pub struct Model {
     pub toast: Option<Toast>,
     /// Where the recording stands that is played; `None` when what is shown is now.
     pub playhead: Option<Arc<Playhead>>,
+    /// Who sits at the screen.
+    pub person: String,
+    /// The walks that were begun, by scope.
+    pub guides: BTreeMap<String, Walk>,
+    /// A walk that was handed over and not opened yet.
+    pub handed: Option<Walk>,
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -224,6 +236,9 @@ impl Model {
             modes: vec![Mode::Overview],
             toast: None,
             playhead: None,
+            person: "on-call".to_owned(),
+            guides: BTreeMap::new(),
+            handed: None,
             dirty: true,
         }
     }

@@ -18,7 +18,7 @@ use crate::tui::view::format::{clock, cut, span};
 use crate::tui::view::widgets::{centred, lines, overlay, panel};
 
 /// Cells of a text with its frame.
-const TEXT_WIDTH: u16 = 92;
+pub const TEXT_WIDTH: u16 = 92;
 
 /// The role of a standing.
 pub const fn standing_role(standing: Standing) -> Role {

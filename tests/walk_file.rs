@@ -286,10 +286,14 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_and_no_text_panics(cut in 0.0_f64..1.0, junk in "\\PC{0,80}", place in 0.0_f64..1.0) {
+    fn no_cut_and_no_text_panics(
+        cut in any::<prop::sample::Index>(),
+        place in any::<prop::sample::Index>(),
+        junk in "\\PC{0,80}",
+    ) {
         let text = saved();
-        let bound = |share: f64| {
-            let wanted = (text.len() as f64 * share) as usize;
+        let bound = |at: prop::sample::Index| {
+            let wanted = at.index(text.len());
             (0..=wanted).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
         };
         let end = bound(cut);

@@ -1,5 +1,7 @@
 //! Why a cause is named, or why not, as a person reads it in a terminal.
 
+use std::fmt::Write as _;
+
 use super::diagnose_text::{evidence_line, mark, number};
 use crate::diagnosis::{
     Evidence, Explanation, Kind, Lever, Role, Standing, Truth, Turn, Verdict, Way, fetch,
@@ -83,12 +85,12 @@ fn way(way: &Way) -> Vec<String> {
 fn read(evidence: &Evidence) -> String {
     let mut text = evidence_line(evidence);
     if let Some(threshold) = evidence.threshold {
-        text.push_str(&format!("  bound {}", number(threshold)));
+        let _ = write!(text, "  bound {}", number(threshold));
     }
     if let Some(source) = &evidence.source {
         let age = evidence.age_s.map_or_else(|| "?".to_owned(), |age| format!("{age:.0} s"));
         let quality = evidence.quality.unwrap_or("?");
-        text.push_str(&format!("  {source}, {age} old, {quality}"));
+        let _ = write!(text, "  {source}, {age} old, {quality}");
     }
     text
 }

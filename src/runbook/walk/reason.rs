@@ -205,7 +205,7 @@ impl How {
                 step.book, step.node, step.title
             ));
             for one in &step.evidence {
-                let value = one.value.map_or_else(|| "?".to_owned(), |value| format!("{value}"));
+                let value = one.value.map_or_else(|| "?".to_owned(), short);
                 let why = one.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                 let state = letter(one.state);
                 lines.push(format!("    {state} {}  was {value}{why}", one.predicate));
@@ -225,6 +225,12 @@ impl How {
         }
         lines
     }
+}
+
+/// At most four decimals, without zeros at the end.
+fn short(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 const fn letter(state: Truth) -> char {

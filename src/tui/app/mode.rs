@@ -89,8 +89,9 @@ impl Mode {
             Self::Timeline(_) => Context::Timeline,
             Self::Help(_) => Context::Help,
             Self::Guide(_) => Context::Guide,
-            Self::Why(_) | Self::How(_) | Self::StepWhy(_) => Context::Text,
-            Self::Causes(_) | Self::Alerts(_) => Context::Text,
+            Self::Why(_) | Self::How(_) | Self::StepWhy(_) | Self::Causes(_) | Self::Alerts(_) => {
+                Context::Text
+            }
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
             Self::Edit(_) | Self::Note(_) | Self::Say(..) => Context::Typing,
             Self::Plan(dialog) => match dialog.focus {

@@ -43,9 +43,10 @@ pub fn draw(model: &Model, cursor: usize, look: &Appearance, area: Rect, buf: &m
 
 fn trail(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let changed = walk.trail().iter().any(|step| step.changed_at.is_some());
-    let (title, role) = match changed {
-        true => (" passed: CHANGED SINCE, b goes back ", Role::Warn),
-        false => (" passed ", Role::Strong),
+    let (title, role) = if changed {
+        (" passed: CHANGED SINCE, b goes back ", Role::Warn)
+    } else {
+        (" passed ", Role::Strong)
     };
     let inner = panel(Line::styled(title, look.style(role)), area, look, buf);
     if walk.trail().is_empty() {
@@ -134,7 +135,8 @@ fn ways(choices: &[Choice], cursor: usize, look: &Appearance, area: Rect, buf: &
             Does::Skip | Does::Answer(_) | Does::Acted(_) => "",
         };
         let state = choice.state.map(|state| format!(" [{state}]")).unwrap_or_default();
-        let text = format!(" {}{state}{offered}", choice.say);
+        let mark = if index == cursor { '>' } else { ' ' };
+        let text = format!("{mark}{}{state}{offered}", choice.say);
         let text = cut(&text, usize::from(inner.width), look.glyphs.ellipsis);
         let role = if index == cursor { Role::Selected } else { Role::Plain };
         Line::styled(text, look.style(role))

@@ -29,6 +29,8 @@ async fn main() -> Result<(), weir::tui::Error> {
         port: Arc::clone(&desk) as Arc<dyn Port>,
         read_only: false,
         appearance: Appearance::detect(),
+        person: support::PERSON.to_owned(),
+        walk: None,
     };
     let feed = tokio::spawn(async move {
         let mut cured_at = None;

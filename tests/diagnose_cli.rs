@@ -87,3 +87,111 @@ fn runbooks_are_listed_shown_linted_and_tested() {
     let result: Json = serde_json::from_slice(&test.stdout).expect("one document");
     assert_eq!((test.status.code(), &result["expectations"]), (Some(0), &Json::from(5)));
 }
+
+#[test]
+fn every_verdict_says_how_complete_it_is_and_where_to_fetch_the_rest() {
+    let output = weir(&["diagnose", "--snapshot", "-"], STORM);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = text.lines().find(|line| line.starts_with("used ")).expect("a completeness line");
+    assert!(line.contains(" signals; missing: "), "{line}");
+    assert!(line.contains("timeout_share (needs timeout_rps)"), "{line}");
+    let hint = "  retry_header_share: the client's log or metrics";
+    assert!(text.contains(hint), "{text}");
+    let output = weir(&["diagnose", "--snapshot", "-", "--json"], STORM);
+    let verdict: Json = serde_json::from_slice(&output.stdout).expect("one document");
+    let missing = verdict["missing"].as_array().expect("a list");
+    let (used, of) = (verdict["used"].as_u64(), verdict["of"].as_u64());
+    assert_eq!(of.zip(used).map(|(of, used)| of - used), Some(missing.len() as u64));
+    for one in missing {
+        assert!(one["fetch"].as_str().is_some_and(|text| !text.is_empty()), "{one}");
+    }
+    let roles = ["contributing", "consequence", "other"];
+    for other in verdict["also"].as_array().expect("a list") {
+        assert!(roles.iter().any(|role| other["role"] == *role), "{other}");
+        assert!(other["for"].is_u64() && other["against"].is_u64() && other["unknown"].is_u64());
+    }
+}
+
+#[test]
+fn all_explains_every_cause_once() {
+    let args =
+        ["diagnose", "--snapshot", "-", "--json", "--explain", "all", "--explain", "healthy"];
+    let listed = weir(&args, STORM);
+    let verdict: Json = serde_json::from_slice(&listed.stdout).expect("one document");
+    let explained = verdict["explain"].as_array().expect("a list");
+    let causes: std::collections::BTreeSet<&str> =
+        explained.iter().filter_map(|one| one["cause"].as_str()).collect();
+    assert_eq!(causes.len(), explained.len());
+    assert!(causes.len() > 25, "{causes:?}");
+    let primary: Vec<&Json> = explained.iter().filter(|one| one["role"] == "primary").collect();
+    assert_eq!(primary.len(), 1);
+    assert_eq!(primary[0]["cause"], verdict["cause"]);
+}
+
+#[test]
+fn a_cause_is_explained_in_words_and_as_json() {
+    let args =
+        ["diagnose", "--snapshot", "-", "--explain", "rpm-exhausted", "--explain", "hard-quota"];
+    let output = weir(&args, STORM);
+    assert_eq!(output.status.code(), Some(10));
+    let text = String::from_utf8(output.stdout).expect("text");
+    for words in ["why not rpm-exhausted: ", "why not hard-quota: ", "  requires (all must be T)"] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let output = weir(&[&args[..], &["--json"]].concat(), STORM);
+    let verdict: Json = serde_json::from_slice(&output.stdout).expect("one document");
+    let explained = verdict["explain"].as_array().expect("a list");
+    assert_eq!(explained.len(), 2);
+    for key in ["cause", "standing", "role", "for", "against", "unknown", "way", "grounds", "turns"]
+    {
+        assert!(!explained[0][key].is_null(), "{key}");
+    }
+    let ground = &explained[0]["grounds"][0];
+    assert_eq!(ground["kind"], "requires");
+    assert!(ground["evidence"][0]["predicate"].is_string());
+    assert_eq!(weir(&["diagnose", "--snapshot", "-", "--json"], STORM).stdout.len(), {
+        let mut bare = verdict.clone();
+        bare.as_object_mut().expect("an object").remove("explain");
+        bare.to_string().len() + 1
+    });
+}
+
+#[test]
+fn a_cause_that_is_not_there_names_those_that_are() {
+    let output = weir(&["diagnose", "--snapshot", "-", "--explain", "moon-phase"], STORM);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8(output.stderr).expect("text");
+    assert!(words.contains("there is no cause `moon-phase`"), "{words}");
+    assert!(words.contains("nested-retries") && words.contains("tpm-exhausted"), "{words}");
+}
+
+#[test]
+fn a_saved_walk_is_shown_and_a_file_that_is_none_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("incident.walk.json");
+    let name = file.to_str().expect("text");
+    let library = weir::runbook::embedded();
+    let zero = chrono::DateTime::UNIX_EPOCH;
+    let mut walk = weir::runbook::Walk::start(library).of("openai/acct-1", zero);
+    let facts = weir::diagnosis::Facts::default();
+    walk.advance(&facts, weir::signal::Mono::START).expect("a decision");
+    walk.hand_over("ann", "ben", "nothing known yet", weir::signal::Mono::START).expect("room");
+    std::fs::write(&file, walk.write("ann", zero)).expect("written");
+    let shown = weir(&["runbook", "walk", name], "");
+    let text = String::from_utf8(shown.stdout).expect("text");
+    assert_eq!(shown.status.code(), Some(0), "{}", String::from_utf8_lossy(&shown.stderr));
+    for words in [
+        "walk of openai/acct-1 at triage/",
+        "1 1970-01-01T00:00:00Z triage/who Who refused?",
+        "handed over by ann to ben",
+        "why this step",
+        "it tells apart:",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    std::fs::write(&file, &walk.write("ann", zero)[..90]).expect("written");
+    let refused = weir(&["runbook", "walk", name], "");
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8(refused.stderr).expect("text");
+    assert!(words.contains("incident.walk.json: the file ends in the middle"), "{words}");
+}

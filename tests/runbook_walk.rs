@@ -94,7 +94,7 @@ fn flips_questions_and_skips_are_kept_with_their_names() {
     let library = runbook::embedded();
     let mut walk = Walk::start_in(Arc::clone(&library), "nested-retries").expect("shipped");
     follow(&mut walk, facts);
-    walk.note("paged the owner", "alice");
+    walk.note("paged the owner", "alice").expect("room");
     walk.acted(Truth::False, "alice", facts, at(61)).expect("a flip");
     let step = walk.trail().last().expect("a step");
     assert_eq!(step.answer, "retry.owner = gateway: did not help");

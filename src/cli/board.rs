@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::Utc;
 use tokio::sync::{oneshot, watch};
 
-use super::actor;
+use super::{actor, walk_save};
 use crate::diagnosis::Library;
 use crate::flag::{
     Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, Intent, Outcome, Plan, Store, UNDO_OF,
@@ -14,7 +14,7 @@ use crate::flag::{
 use crate::incident::recording::{Tape, Told};
 use crate::incident::{Diagnoses, Event, Journal, default_path};
 use crate::ingest::{Alerts, Observation};
-use crate::tui::{Answer, Backfill, Entry, Port, Update, Wish};
+use crate::tui::{Answer, Backfill, Entry, Guidance, Port, Update, Wish};
 
 /// What the dashboard is fed with.
 pub struct Feeds {
@@ -33,7 +33,7 @@ pub struct Feeds {
 pub fn diagnosed(mut feeds: Feeds, library: Arc<Library>) -> watch::Receiver<Option<Arc<Update>>> {
     let (sender, updates) = watch::channel(None);
     tokio::spawn(async move {
-        let mut diagnoses = Diagnoses::new(library);
+        let mut diagnoses = Diagnoses::new(Arc::clone(&library));
         let mut backfill = None;
         while feeds.observations.changed().await.is_ok() {
             let newest = feeds.observations.borrow_and_update().clone();
@@ -51,7 +51,10 @@ pub fn diagnosed(mut feeds: Feeds, library: Arc<Library>) -> watch::Receiver<Opt
                 }
             }
             let backfill = backfill.clone();
-            let update = Update { changes, alerts, backfill, ..Update::new(observation, verdicts) };
+            let guide = Guidance { library: Arc::clone(&library), facts: diagnoses.facts() };
+            let guide = Some(Arc::new(guide));
+            let fresh = Update::new(observation, verdicts);
+            let update = Update { changes, alerts, backfill, guide, ..fresh };
             if sender.send(Some(Arc::new(update))).is_err() {
                 return;
             }
@@ -215,6 +218,10 @@ impl Port for Desk {
                 }
             }
         })
+    }
+
+    fn save_walk(&self, page: String) -> Answer<Result<String, String>> {
+        Box::pin(on_disk(move || walk_save::save(&page, Utc::now())))
     }
 
     fn journal(&self, entry: Entry) -> Answer<Result<(), String>> {

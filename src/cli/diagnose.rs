@@ -1,6 +1,6 @@
 //! `weir diagnose`: verdicts without a screen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,11 +10,12 @@ use std::time::Duration;
 use color_eyre::eyre::{Context, Result, bail, eyre};
 use serde_json::Value as Json;
 
+use super::diagnose_text::in_words;
 use super::scrape::duration;
-use super::{live, out};
+use super::{explain_text, live, out};
 use crate::diagnosis::{
-    Diagnoser, Evidence, HEALTHY, INSUFFICIENT, Library, Ranked, Standing, Step, Truth, Verdict,
-    diagnose_once, snapshot_from_json, verdict_to_json,
+    Diagnoser, Explanation, Facts, HEALTHY, INSUFFICIENT, Library, Verdict, explain,
+    explanation_to_json, judge_once, snapshot_from_json, verdict_to_json, worst_first,
 };
 use crate::incident::recording::Replay;
 use crate::runbook;
@@ -59,9 +60,21 @@ pub struct Args {
     /// Runbooks to put beside the built-in ones
     #[arg(long, value_name = "DIR")]
     pub runbooks: Option<PathBuf>,
+    /// Why this cause, or why not; may be repeated, `all` takes every cause
+    #[arg(long, value_name = "CAUSE")]
+    pub explain: Vec<String>,
     /// Print one JSON document per input
     #[arg(long)]
     pub json: bool,
+}
+
+/// `--explain` of every cause.
+const ALL: &str = "all";
+
+/// A verdict, and the explanations that were asked for beside it.
+struct Judged {
+    verdict: Verdict,
+    explained: Vec<Explanation>,
 }
 
 /// Diagnoses every snapshot of the input, or every scope of the sources.
@@ -73,21 +86,27 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Some(dir) => runbook::load_dir(dir)?,
         None => runbook::embedded(),
     };
-    let verdicts = match (&args.config, &args.snapshot) {
-        (Some(config), _) => watched(config, args.span, &library).await?,
-        (None, Some(snapshot)) => given(snapshot, &library)?,
+    let asked = asked(&args.explain, &library)?;
+    let judge = |verdict: Verdict, facts: &Facts| {
+        let explained = asked.iter().filter_map(|id| explain(&library, facts, &verdict, id));
+        Judged { explained: explained.collect(), verdict }
+    };
+    let mut judged = match (&args.config, &args.snapshot) {
+        (Some(config), _) => watched(config, args.span, &library, &judge).await?,
+        (None, Some(snapshot)) => given(snapshot, &library, &judge)?,
         (None, None) => match &args.recording {
-            Some(recording) => recorded(recording, args.at, &library)?,
+            Some(recording) => recorded(recording, args.at, &library, &judge)?,
             None => bail!("name --snapshot FILE, --recording FILE or -c FILE"),
         },
     };
-    for verdict in &verdicts {
-        if args.json {
-            out::line(verdict_to_json(verdict))?;
-        } else {
-            out::text(&in_words(verdict, &library))?;
-        }
+    // Snapshots of a file are answered in their order; scopes stand side by side, the worst first.
+    if args.snapshot.is_none() {
+        judged.sort_by(|left, right| worst_first(&left.verdict, &right.verdict));
     }
+    for one in &judged {
+        print(one, &library, args.json, !asked.is_empty())?;
+    }
+    let verdicts: Vec<&Verdict> = judged.iter().map(|one| &one.verdict).collect();
     // Many snapshots of a file are a batch; the scopes of the sources are one state of affairs.
     if args.snapshot.is_some() && verdicts.len() != 1 {
         return Ok(ExitCode::SUCCESS);
@@ -101,23 +120,65 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
+/// The causes to explain, each once; `all` is every one that the runbooks have.
+fn asked(names: &[String], library: &Library) -> Result<Vec<String>> {
+    let known: Vec<&str> =
+        library.books().filter_map(|book| Some(book.cause.as_ref()?.id.as_str())).collect();
+    let mut asked: Vec<String> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let matching: Vec<&str> =
+            known.iter().copied().filter(|id| id == name || name == ALL).collect();
+        if matching.is_empty() {
+            bail!("there is no cause `{name}`; name `{ALL}` or one of: {}", known.join(", "));
+        }
+        asked.extend(matching.into_iter().filter(|id| seen.insert(*id)).map(str::to_owned));
+    }
+    Ok(asked)
+}
+
+fn print(judged: &Judged, library: &Library, as_json: bool, explains: bool) -> Result<()> {
+    let Judged { verdict, explained } = judged;
+    if as_json {
+        let mut json = verdict_to_json(verdict);
+        if let Some(object) = json.as_object_mut().filter(|_| explains) {
+            let explained = explained.iter().map(explanation_to_json).collect();
+            object.insert("explain".to_owned(), Json::Array(explained));
+        }
+        return Ok(out::line(json)?);
+    }
+    let mut text = in_words(verdict, library);
+    for explanation in explained {
+        text.push_str(&explain_text::in_words(explanation, verdict));
+    }
+    Ok(out::text(&text)?)
+}
+
+/// Puts the explanations that were asked for beside a verdict.
+type Judge<'a> = dyn Fn(Verdict, &Facts) -> Judged + 'a;
+
 /// The verdicts on the snapshots of a file.
-fn given(path: &Path, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+fn given(path: &Path, library: &Arc<Library>, judge: &Judge<'_>) -> Result<Vec<Judged>> {
     let snapshots = parse(&read(path)?, &path.display().to_string())?;
-    let verdict = |(snapshot, strangers): &(Snapshot, Vec<String>)| {
-        let mut verdict = diagnose_once(library, snapshot);
+    let one = |(snapshot, strangers): &(Snapshot, Vec<String>)| {
+        let (mut verdict, facts) = judge_once(library, snapshot);
         for key in strangers {
             verdict.notes.push(format!("`{key}` is not in the signal catalogue: left out"));
         }
-        verdict
+        judge(verdict, &facts)
     };
-    Ok(snapshots.iter().map(verdict).collect())
+    Ok(snapshots.iter().map(one).collect())
 }
 
 /// The verdicts on the scopes of the sources, after watching them for `span`.
-async fn watched(config: &Path, span: Duration, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+async fn watched(
+    config: &Path,
+    span: Duration,
+    library: &Arc<Library>,
+    judge: &Judge<'_>,
+) -> Result<Vec<Judged>> {
     let mut diagnosers: BTreeMap<String, Diagnoser> = BTreeMap::new();
-    let mut verdicts = Vec::new();
+    let mut verdicts: Vec<Verdict> = Vec::new();
     live::look(config, span, |observation| {
         let step = |snapshot: &Arc<Snapshot>| {
             let diagnoser = diagnosers
@@ -128,11 +189,20 @@ async fn watched(config: &Path, span: Duration, library: &Arc<Library>) -> Resul
         verdicts = observation.scopes.iter().map(step).collect();
     })
     .await?;
-    Ok(verdicts)
+    let judged = verdicts.into_iter().filter_map(|verdict| {
+        let facts = diagnosers.get(&verdict.scope)?.facts();
+        Some(judge(verdict, facts))
+    });
+    Ok(judged.collect())
 }
 
 /// The verdicts on the scopes of a recording at one of its moments.
-fn recorded(path: &Path, at: Option<Duration>, library: &Arc<Library>) -> Result<Vec<Verdict>> {
+fn recorded(
+    path: &Path,
+    at: Option<Duration>,
+    library: &Arc<Library>,
+    judge: &Judge<'_>,
+) -> Result<Vec<Judged>> {
     let mut replay = Replay::open(path, Arc::clone(library))?;
     let (_, last) = replay.span()?;
     let at = at.map_or(last, |at| replay.reader().moment(at));
@@ -140,7 +210,11 @@ fn recorded(path: &Path, at: Option<Duration>, library: &Arc<Library>) -> Result
     if moment.verdicts.is_empty() {
         bail!("{}: no source had answered by then", path.display());
     }
-    Ok(moment.verdicts.iter().map(|verdict| Verdict::clone(verdict)).collect())
+    let judged = moment.verdicts.iter().map(|verdict| {
+        let facts = replay.diagnosis_of(&verdict.scope).facts();
+        judge(Verdict::clone(verdict), facts)
+    });
+    Ok(judged.collect())
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -176,85 +250,4 @@ fn parse(text: &str, name: &str) -> Result<Vec<(Snapshot, Vec<String>)>> {
         bail!("{name}: there is no snapshot in it; write one JSON object, or one a line");
     }
     Ok(snapshots)
-}
-
-/// The verdict for a person: what it is, how it was found, on what, and what to do.
-pub(super) fn in_words(verdict: &Verdict, library: &Arc<Library>) -> String {
-    let mut lines = vec![format!(
-        "{}  {}  {} of {} signals{}",
-        verdict.cause,
-        verdict.standing,
-        verdict.used,
-        verdict.of,
-        if verdict.scope.is_empty() { String::new() } else { format!("  {}", verdict.scope) },
-    )];
-    if !verdict.say.is_empty() {
-        lines.push(format!("  {}", verdict.say));
-    }
-    lines.push("path".to_owned());
-    for (number, step) in (1..).zip(&verdict.path) {
-        lines.push(format!("  {number} {}  {}", step.title, step.branch));
-    }
-    lines.push("evidence".to_owned());
-    lines.extend(verdict.evidence.iter().map(evidence_line));
-    let also: Vec<String> = verdict
-        .also
-        .iter()
-        .filter(|ranked| ranked.standing >= Standing::Contradicted)
-        .map(|ranked| {
-            let Ranked { cause, standing, evidence_for, evidence_against, .. } = ranked;
-            format!("  {cause}  {standing}  {evidence_for} for, {evidence_against} against")
-        })
-        .collect();
-    if !also.is_empty() {
-        lines.push("also".to_owned());
-        lines.extend(also);
-    }
-    if !verdict.missing.is_empty() {
-        lines.push("missing".to_owned());
-        for missing in &verdict.missing {
-            lines.push(format!("  {}  {}", missing.signal, missing.reason));
-        }
-    }
-    lines.extend(verdict.notes.iter().map(|note| format!("note: {note}")));
-    lines.push(format!("next: {}", next_step(verdict, library)));
-    lines.push(String::new());
-    lines.join("\n") + "\n"
-}
-
-fn evidence_line(evidence: &Evidence) -> String {
-    let mark = match evidence.state {
-        Truth::True => 'T',
-        Truth::False => 'F',
-        Truth::Unknown => '?',
-    };
-    let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |v| format!("{v:.4}"));
-    let trim = |text: String| {
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text
-        }
-    };
-    let value = trim(number(evidence.value));
-    let reason = evidence.reason.as_deref().map(|why| format!("  ({why})")).unwrap_or_default();
-    format!("  {mark} {}  {value}{reason}", evidence.predicate)
-}
-
-fn next_step(verdict: &Verdict, library: &Library) -> String {
-    if let Some(plan) = &verdict.plan {
-        return format!("plan {plan} (weir flag plan {plan})");
-    }
-    let first = verdict
-        .runbook
-        .as_deref()
-        .and_then(|id| library.book(id))
-        .and_then(|book| Some((book, book.node(&book.entry)?)));
-    match first {
-        Some((book, node)) => match &node.step {
-            Step::End { say, .. } => say.clone(),
-            _ => format!("runbook {}: {}", book.id, node.title),
-        },
-        None => "there is no runbook for it".to_owned(),
-    }
 }

@@ -248,6 +248,8 @@ async fn screen(
         port,
         read_only: false,
         appearance: Appearance::detect(),
+        person: super::actor::from_system(),
+        walk: None,
     })
     .await;
     script.abort();

@@ -7,6 +7,7 @@ mod classify;
 mod columns;
 mod config;
 mod diagnose;
+mod diagnose_text;
 mod doctor;
 mod drill;
 mod drill_check;
@@ -16,6 +17,7 @@ mod drill_gate;
 mod drill_list;
 mod drill_record;
 mod drill_upstream;
+mod explain_text;
 mod flag;
 mod flag_text;
 mod gateway;
@@ -35,6 +37,8 @@ mod runbook_test;
 mod scrape;
 mod signals;
 mod stdin_eof;
+mod walk_save;
+mod walk_text;
 mod watch;
 
 use std::io::Write as _;
@@ -71,7 +75,7 @@ enum Command {
     Diagnose(diagnose::Args),
     /// What a provider's answers mean: class, wait, meters
     Classify(classify::Args),
-    /// Runbooks: list, show, lint, test
+    /// Runbooks: list, show, lint, test, walk
     Runbook(runbook::Args),
     /// Parse one metrics page, print its samples or why it is bad
     Scrape(scrape::Args),

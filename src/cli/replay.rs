@@ -9,7 +9,7 @@ use color_eyre::eyre::Result;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::diagnose::in_words;
+use super::diagnose_text::in_words;
 use super::scrape::duration;
 use super::{out, player};
 use crate::diagnosis::verdict_to_json;
@@ -64,6 +64,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             port: std::sync::Arc::new(Shelf(wishes)),
             read_only: true,
             appearance: Appearance::detect(),
+            person: super::actor::from_system(),
+            walk: None,
         })
         .await?;
         Ok(ExitCode::SUCCESS)

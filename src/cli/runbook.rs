@@ -14,13 +14,14 @@ use super::columns::COLUMNS;
 use super::out::{self, OutputError};
 use super::runbook_page::page;
 use super::runbook_test::{self, folder_of, opener};
+use super::walk_text;
 use crate::diagnosis::Library;
 use crate::runbook::{self, Problem, SHIPPED, Severity, Sheet, TestFile};
 
 /// How the name of a test file ends.
 const TEST_SUFFIX: &str = ".test.toml";
 
-/// Reads, judges and tests runbooks.
+/// Reads, judges and tests runbooks, and shows walks along them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -57,6 +58,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// A walk that was saved at a hand-over: its steps, the evidence then, where it stands and why
+    Walk {
+        /// The file
+        file: PathBuf,
+        /// Runbooks beside the built-in ones
+        #[arg(long, value_name = "DIR")]
+        runbooks: Option<PathBuf>,
+    },
     /// Runs test files: series or a recording in, path and evidence out
     Test(runbook_test::Args),
 }
@@ -70,8 +79,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::List { runbooks, json } => list(runbooks.as_deref(), *json),
         Command::Show { runbook, raw } => show(runbook, *raw),
         Command::Lint { files, deny_warnings, json } => lint(files, *deny_warnings, *json),
+        Command::Walk { file, runbooks } => walk(file, runbooks.as_deref()),
         Command::Test(args) => runbook_test::run(args),
     }
+}
+
+fn walk(file: &Path, dir: Option<&Path>) -> Result<ExitCode> {
+    let library = match dir {
+        Some(dir) => runbook::load_dir(dir)?,
+        None => runbook::embedded(),
+    };
+    out::text(&walk_text::in_words(&walk_text::open(file, library)?)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list(dir: Option<&Path>, as_json: bool) -> Result<ExitCode> {

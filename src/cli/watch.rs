@@ -13,6 +13,7 @@ use super::board::{self, Feeds};
 use super::config::{self, Loaded};
 use super::live;
 use super::record;
+use super::walk_text;
 use crate::flag::Store;
 use crate::incident::recording::{RecordingThread, SourceLine};
 use crate::ingest::{
@@ -39,6 +40,9 @@ pub struct Args {
     /// Offer no flips
     #[arg(long)]
     read_only: bool,
+    /// Go on with a walk that was handed over and saved
+    #[arg(long, value_name = "FILE")]
+    walk: Option<PathBuf>,
     /// Record everything that is heard into a new file, for `weir replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -49,6 +53,8 @@ pub struct Args {
 /// # Errors
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
 pub async fn run(args: Args) -> Result<ExitCode> {
+    let walk = args.walk.as_deref().map(|file| walk_text::open(file, runbook::embedded()));
+    let walk = walk.transpose()?;
     let loaded = config::load(&args.config)?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
@@ -91,6 +97,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
         port: board::Desk::new(store, journal, tape()),
         appearance: Appearance::detect(),
+        person: super::actor::from_system(),
+        walk,
     })
     .await;
     drop((poller, alert_watch));

@@ -119,6 +119,12 @@ pub fn derivable(given: &BTreeSet<String>) -> BTreeSet<String> {
     known
 }
 
+/// The signals that a derived one is computed from, all of which it needs.
+pub(super) fn parts_of(name: &str) -> Option<&'static [&'static str]> {
+    let needs_all = |rule: &&Rule| !matches!(rule.formula, Formula::Sum | Formula::Most);
+    RULES.iter().find(|rule| rule.name == name).filter(needs_all).map(|rule| rule.parts)
+}
+
 /// Signals that follow from a record whenever it is there.
 const FROM_RECORDS: &[(&str, &str)] = &[
     ("top_tenant_share", "tenants"),

@@ -9,10 +9,14 @@ use crate::signal::{Mono, Snapshot};
 use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
+use super::fetch::fetch;
 use super::history::{Readings, Ring, Single};
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
+use super::role::Roles;
+use super::sentence::fill;
 use super::settling::Settling;
+use super::severity::toll;
 use super::tree::{Book, Branch, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
@@ -29,7 +33,7 @@ const AT_LIMIT: f64 = 0.05;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     places: Arc<BTreeMap<(String, String), usize>>,
-    evidence: Vec<Evidence>,
+    evidence: Arc<Vec<Evidence>>,
     /// Causes that are proven and not yet for long enough.
     settling: BTreeSet<String>,
 }
@@ -133,7 +137,7 @@ impl Diagnoser {
             self.ring.instances(&snapshot.scope, told, at);
         }
         self.ring.push(Arc::new(complete(snapshot)), at);
-        self.facts.evidence = self.watch.step(&self.ring, at);
+        self.facts.evidence = Arc::new(self.watch.step(&self.ring, at));
         let scores = score_all(&self.library, &self.facts);
         let window_s = self.ring.newest().snapshot.window_s;
         let standings = scores.iter().map(|(cause, score)| (*cause, score.standing));
@@ -177,11 +181,18 @@ impl Diagnoser {
 /// Diagnoses one snapshot that stands for its window of constant values.
 #[must_use]
 pub fn diagnose_once(library: &Arc<Library>, snapshot: &Snapshot) -> Verdict {
+    judge_once(library, snapshot).0
+}
+
+/// The same, with the evidence that it rests on.
+#[must_use]
+pub fn judge_once(library: &Arc<Library>, snapshot: &Snapshot) -> (Verdict, Facts) {
     let mut diagnoser = Diagnoser::new(Arc::clone(library));
     let completed = complete(snapshot);
     let readings: &dyn Readings = &Single(&completed);
-    diagnoser.facts.evidence = diagnoser.watch.step(readings, Mono::START);
-    conclude(library, &diagnoser.facts, &completed)
+    diagnoser.facts.evidence = Arc::new(diagnoser.watch.step(readings, Mono::START));
+    let verdict = conclude(library, &diagnoser.facts, &completed);
+    (verdict, diagnoser.facts)
 }
 
 /// The walk so far: what was asked, and on which evidence.
@@ -219,11 +230,13 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         runbook: library.book(&named).map(|book| book.id.clone()),
         plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
         notes,
+        toll: toll(&completed.snapshot),
         cause: named,
     }
 }
 
-fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
+/// Scores every cause at once.
+pub(super) fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
     library
         .books()
         .filter_map(|book| book.cause.as_ref().map(|cause| (book, cause)))
@@ -413,17 +426,21 @@ fn completeness(predicates: &[&Predicate], snapshot: &Snapshot) -> (usize, Vec<M
         .map(|name| Missing {
             signal: (*name).to_owned(),
             reason: snapshot.absent.get(*name).cloned().unwrap_or_else(|| "no-data".to_owned()),
+            fetch: fetch(name),
         })
         .collect();
     (names.len() - missing.len(), missing)
 }
 
+/// The other causes, best first; between equals the one with more support, then the order of the
+/// runbooks.
 fn others(
     library: &Library,
     facts: &Facts,
     scores: &BTreeMap<&str, Score>,
     named: &str,
 ) -> Vec<Ranked> {
+    let roles = Roles::beside(named, library, facts, scores);
     let mut also: Vec<Ranked> = library
         .books()
         .filter_map(|book| book.cause.as_ref())
@@ -435,7 +452,7 @@ fn others(
                 evidence_for: score.evidence_for,
                 evidence_against: score.evidence_against,
                 evidence_unknown: score.evidence_unknown,
-                contributing: score.standing >= Standing::Likely && cause.id != HEALTHY,
+                role: roles.of(cause),
             })
         })
         .collect();
@@ -447,31 +464,4 @@ fn at_limit(snapshot: &Snapshot) -> bool {
     ["tpm_headroom", "rpm_headroom", "itpm_headroom", "otpm_headroom"]
         .iter()
         .any(|meter| snapshot.number(meter).is_some_and(|headroom| headroom < AT_LIMIT))
-}
-
-/// Puts readings into a sentence: `{amplification}` becomes `9.3`, or `?` when unknown.
-fn fill(say: &str, snapshot: &Snapshot) -> String {
-    let mut filled = String::with_capacity(say.len());
-    let mut rest = say;
-    while let Some((before, after)) = rest.split_once('{') {
-        filled.push_str(before);
-        let Some((name, after)) = after.split_once('}') else {
-            rest = after;
-            break;
-        };
-        filled.push_str(&in_words(name, snapshot.number(name)));
-        rest = after;
-    }
-    filled.push_str(rest);
-    filled
-}
-
-fn in_words(name: &str, number: Option<f64>) -> String {
-    let share = name.ends_with("_share") || name.ends_with("headroom");
-    match number {
-        None => "?".to_owned(),
-        Some(number) if share => format!("{:.0}%", number * 100.0),
-        Some(number) if number.fract() == 0.0 || number.abs() >= 100.0 => format!("{number:.0}"),
-        Some(number) => format!("{number:.1}"),
-    }
 }

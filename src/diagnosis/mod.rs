@@ -5,34 +5,44 @@ mod codes;
 mod derive;
 mod engine;
 mod evaluate;
+mod explain;
 mod expr;
+mod fetch;
 mod history;
 mod predicate;
 mod rank;
 mod reach;
+mod role;
+mod sentence;
 mod settling;
+mod severity;
 mod tree;
 mod verdict;
+mod ways;
 mod wire;
 
 pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
 pub use engine::{
-    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once, ranking,
-    turn,
+    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once, judge_once,
+    ranking, turn,
 };
 pub use evaluate::{Hold, Watch, evaluate};
+pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};
 pub use expr::{Expr, ExprError};
+pub use fetch::fetch;
 pub use history::{Gap, Read, Readings, Ring, STALE_AFTER_S, Single};
 pub use predicate::{
     Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Window,
 };
 pub use rank::{Score, Seen, score};
 pub use reach::{Reach, Within, reach};
+pub use severity::{Severity, worst_first};
 pub use tree::{
     Action, Book, Branch, Cause, Goto, Grounds, Hypothesis, Library, LibraryError, Node, Outcome,
     Step, TRIAGE, UNDO, Undo, evidence_names,
 };
-pub use verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
-pub use wire::{snapshot_from_json, verdict_to_json};
+pub use verdict::{Evidence, Missing, PathStep, Ranked, Role, Standing, Toll, Truth, Verdict};
+pub use ways::{causes_behind, leading_to};
+pub use wire::{explanation_to_json, snapshot_from_json, verdict_to_json};

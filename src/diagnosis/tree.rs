@@ -46,6 +46,8 @@ pub struct Cause {
     pub grounds: Grounds,
     /// The named plan to offer.
     pub plan: Option<String>,
+    /// Ids of the causes whose evidence this one produces.
+    pub feeds: Vec<String>,
 }
 
 /// One branch of a decision.
@@ -228,6 +230,8 @@ pub struct Book {
     pub cause: Option<Cause>,
     /// Its nodes in the order of the file.
     pub nodes: Vec<Node>,
+    /// Tells the text that it was read from: its hash, empty where there is none.
+    pub digest: String,
 }
 
 impl Book {

@@ -136,6 +136,29 @@ pub struct PathStep {
     pub branch: String,
 }
 
+/// How another cause relates to the one that is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// It stands, on evidence of its own, and the named cause does not produce it.
+    Contributing,
+    /// It stands, and what it rests on is what the named cause produces.
+    Consequence,
+    /// It does not stand, or shows nothing that the named cause does not show as well.
+    Other,
+}
+
+impl Role {
+    /// The word used on screen and in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Contributing => "contributing",
+            Self::Consequence => "consequence",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// One cause in the ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
@@ -149,8 +172,8 @@ pub struct Ranked {
     pub evidence_against: usize,
     /// Pieces of evidence that are unknown.
     pub evidence_unknown: usize,
-    /// It holds beside the primary cause and feeds it.
-    pub contributing: bool,
+    /// How it relates to the cause that is named.
+    pub role: Role,
 }
 
 /// A signal that the diagnosis wanted and did not have.
@@ -160,6 +183,17 @@ pub struct Missing {
     pub signal: String,
     /// Why it is missing.
     pub reason: String,
+    /// Where it can be had.
+    pub fetch: &'static str,
+}
+
+/// How much a scope loses. Unknown is `None`, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Toll {
+    /// Originals that were not served, per second.
+    pub lost_originals_rps: Option<f64>,
+    /// Refusals of the provider and of the gate, repeats included, per second.
+    pub refused_rps: Option<f64>,
 }
 
 /// The outcome of one diagnosis of one scope.
@@ -191,6 +225,31 @@ pub struct Verdict {
     pub plan: Option<String>,
     /// Remarks, such as a clamped value or `at-limit`.
     pub notes: Vec<String>,
+    /// How much the scope loses, to order several by.
+    pub toll: Toll,
+}
+
+#[cfg(test)]
+impl Verdict {
+    /// A verdict that says nothing, for tests to fill in.
+    pub(super) fn empty() -> Self {
+        Self {
+            cause: String::new(),
+            standing: Standing::CannotTell,
+            scope: String::new(),
+            say: String::new(),
+            path: Vec::new(),
+            evidence: Vec::new(),
+            also: Vec::new(),
+            missing: Vec::new(),
+            used: 0,
+            of: 0,
+            runbook: None,
+            plan: None,
+            notes: Vec::new(),
+            toll: Toll::default(),
+        }
+    }
 }
 
 #[cfg(test)]

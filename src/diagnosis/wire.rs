@@ -7,7 +7,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::signal::{Snapshot, Value, definition};
 
-use super::verdict::{Standing, Verdict};
+use super::explain::{Explanation, Lever, Way};
+use super::verdict::{Evidence, Standing, Verdict};
 
 /// Window of a snapshot that does not say `window_s`.
 const DEFAULT_WINDOW_S: f64 = 60.0;
@@ -36,12 +37,24 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         .also
         .iter()
         .filter(|ranked| ranked.standing > Standing::RuledOut)
-        .map(|ranked| json!({"cause": ranked.cause, "standing": ranked.standing.word()}))
+        .map(|ranked| {
+            json!({
+                "cause": ranked.cause,
+                "standing": ranked.standing.word(),
+                "role": ranked.role.word(),
+                "for": ranked.evidence_for,
+                "against": ranked.evidence_against,
+                "unknown": ranked.evidence_unknown,
+            })
+        })
         .collect();
     let missing: Vec<Json> = verdict
         .missing
         .iter()
-        .map(|missing| json!({"signal": missing.signal, "reason": missing.reason}))
+        .map(|missing| {
+            let (signal, reason) = (&missing.signal, &missing.reason);
+            json!({"signal": signal, "reason": reason, "fetch": missing.fetch})
+        })
         .collect();
     json!({
         "cause": verdict.cause,
@@ -57,6 +70,91 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         "runbook": verdict.runbook,
         "plan": verdict.plan,
         "notes": verdict.notes,
+        "lost_originals_rps": verdict.toll.lost_originals_rps,
+    })
+}
+
+/// One entry of `explain[]`.
+#[must_use]
+pub fn explanation_to_json(explanation: &Explanation) -> Json {
+    let grounds: Vec<Json> = explanation
+        .grounds
+        .iter()
+        .map(|ground| {
+            let evidence: Vec<Json> = ground.evidence.iter().map(evidence_to_json).collect();
+            json!({
+                "kind": ground.kind.word(),
+                "text": ground.text,
+                "state": ground.state.word(),
+                "evidence": evidence,
+            })
+        })
+        .collect();
+    let lever = |lever: &Lever| {
+        json!({
+            "evidence": evidence_to_json(&lever.evidence),
+            "wanted": lever.wanted.word(),
+            "alone": lever.alone,
+        })
+    };
+    let turns: Vec<Json> = explanation
+        .turns
+        .iter()
+        .map(|turn| {
+            let levers: Vec<Json> = turn.levers.iter().map(lever).collect();
+            json!({
+                "kind": turn.kind.word(),
+                "text": turn.text,
+                "state": turn.state.word(),
+                "wanted": turn.wanted.word(),
+                "levers": levers,
+            })
+        })
+        .collect();
+    json!({
+        "cause": explanation.cause,
+        "standing": explanation.standing.word(),
+        "role": explanation.role.map_or("primary", super::verdict::Role::word),
+        "for": explanation.evidence_for,
+        "against": explanation.evidence_against,
+        "unknown": explanation.evidence_unknown,
+        "way": way_to_json(&explanation.way),
+        "grounds": grounds,
+        "turns": turns,
+    })
+}
+
+fn way_to_json(way: &Way) -> Json {
+    match way {
+        Way::Named => json!({"is": "named"}),
+        Way::Nowhere => json!({"is": "nowhere"}),
+        Way::Outranked { node, title, answer } => {
+            json!({"is": "outranked", "node": node, "title": title, "answer": answer})
+        }
+        Way::Left { node, title, answer, wanted } => {
+            let wanted: Vec<Json> = wanted
+                .iter()
+                .map(|one| json!({"say": one.say, "when": one.when, "state": one.state.word()}))
+                .collect();
+            json!({"is": "left", "node": node, "title": title, "answer": answer, "wanted": wanted})
+        }
+    }
+}
+
+/// A piece of evidence with all that is known of it.
+fn evidence_to_json(evidence: &Evidence) -> Json {
+    json!({
+        "name": evidence.name,
+        "predicate": evidence.predicate,
+        "value": evidence.value,
+        "threshold": evidence.threshold,
+        "state": evidence.state.word(),
+        "reason": evidence.reason,
+        "pending": evidence.pending,
+        "held_s": evidence.held_s,
+        "source": evidence.source,
+        "age_s": evidence.age_s,
+        "quality": evidence.quality,
     })
 }
 

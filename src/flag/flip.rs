@@ -437,12 +437,12 @@ pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipL
 ///
 /// # Errors
 /// The write's own, or that its thread stopped.
-pub async fn on_disk(
-    write: impl FnOnce() -> Result<(), String> + Send + 'static,
-) -> Result<(), String> {
+pub async fn on_disk<T: Send + 'static>(
+    write: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     tokio::task::spawn_blocking(write)
         .await
-        .unwrap_or_else(|error| Err(format!("the journal's writer stopped: {error}")))
+        .unwrap_or_else(|error| Err(format!("the writer to the disk stopped: {error}")))
 }
 
 fn event_changes(plan: &Plan, shown: &FlagTable) -> Vec<EventChange> {

@@ -380,6 +380,7 @@ mod tests {
     use super::super::store::{EventChange, EventKind};
     use super::super::types::Revision;
     use super::*;
+    use crate::diagnosis::Toll;
 
     const NOTHING: Evidence<'static> = Evidence { scopes: &[], verdict: None };
 
@@ -406,6 +407,7 @@ mod tests {
             runbook: None,
             plan: None,
             notes: Vec::new(),
+            toll: Toll::default(),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::diagnosis::{Change, Diagnoser, InstanceCount, Library, Verdict};
+use crate::diagnosis::{Change, Diagnoser, Facts, InstanceCount, Library, Verdict};
 use crate::ingest::{Observation, SourceStatus};
 use crate::signal::{Mono, Snapshot};
 
@@ -44,6 +44,13 @@ impl Diagnoses {
             changes.extend(diagnoser.changes().cloned());
         }
         (verdicts, changes)
+    }
+
+    /// The evidence of every scope as of its last step, cheap to keep.
+    #[must_use]
+    pub fn facts(&self) -> BTreeMap<String, Facts> {
+        let of = |(scope, one): (&String, &Diagnoser)| (scope.clone(), one.facts().clone());
+        self.diagnosers.iter().map(of).collect()
     }
 
     /// Takes an observation in without judging it: for what leads up to a moment that is.

@@ -45,6 +45,8 @@ pub(super) struct CauseBlock {
     #[serde(default)]
     pub(super) tentative: Vec<Spanned<String>>,
     pub(super) plan: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) feeds: Vec<Spanned<String>>,
 }
 
 /// Within which bounds a file may touch a flag.

@@ -31,6 +31,7 @@ pub fn lint(sheet: &Sheet, library: &Library, today: NaiveDate) -> Vec<Problem> 
         }
     }
     plan(sheet, &mut findings);
+    feeds(sheet, library, &mut findings);
     review(sheet, today, &mut findings);
     findings.found
 }
@@ -267,6 +268,23 @@ fn plan(sheet: &Sheet, findings: &mut Findings<'_>) {
         let known: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
         let remedy = format!("name one of: {}", known.join(", "));
         findings.error("WRB031", sheet.plan_line, name, "no such plan", remedy);
+    }
+}
+
+/// What a cause feeds is another cause, each named once. Another file may bring one that is not
+/// loaded here.
+fn feeds(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
+    let mut seen = BTreeSet::new();
+    for (id, line) in &sheet.feeds {
+        if *id == sheet.book.id {
+            let remedy = "name the causes whose evidence this one produces";
+            findings.error("WRB050", *line, id, "a cause cannot feed itself", remedy);
+        } else if !seen.insert(id) {
+            findings.warning("WRB050", *line, id, "the cause is named twice", "name it once");
+        } else if library.cause(id).is_none() {
+            let remedy = "use the id of a runbook with a [cause]";
+            findings.warning("WRB050", *line, id, "no such cause is loaded", remedy);
+        }
     }
 }
 

@@ -33,4 +33,6 @@ pub use read::{MAX_FILE_BYTES, read};
 pub use sheet::Sheet;
 pub use suite::TestFile;
 pub use trace::Way;
-pub use walk::{Frozen, Offer, Stuck, View, Walk};
+pub use walk::{
+    Fork, Frozen, HandOver, How, MAX_WALK_BYTES, Offer, Stuck, View, Walk, WalkFileError, Why,
+};

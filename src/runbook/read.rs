@@ -65,6 +65,7 @@ pub fn read(file: &str, text: &str) -> (Option<Sheet>, Vec<Problem>) {
         );
     }
     let mut sheet = reader.sheet(file, &head, sections.title);
+    sheet.book.digest = blake3::hash(text.as_bytes()).to_hex().to_string();
     if sections.nodes.len() > MAX_NODES {
         let line = sections.nodes[MAX_NODES].line;
         reader.findings.error("WRB001", line, "nodes", "too many nodes", "keep it within 200");
@@ -180,8 +181,10 @@ impl<'a> Reader<'a> {
             evidence,
             cause,
             nodes: Vec::new(),
+            digest: String::new(),
         };
         let plan = head.cause.as_ref().and_then(|cause| cause.plan.as_ref());
+        let fed = head.cause.iter().flat_map(|cause| &cause.feeds);
         Sheet {
             file: file.to_owned(),
             book,
@@ -203,6 +206,7 @@ impl<'a> Reader<'a> {
             review_every: self.duration(&head.review_every, "review_every"),
             reviewed_line,
             plan_line: plan.map_or(self.block.line, |plan| self.line(plan)),
+            feeds: fed.map(|id| (id.get_ref().clone(), self.line(id))).collect(),
         }
     }
 
@@ -218,6 +222,7 @@ impl<'a> Reader<'a> {
                 tentative: self.exprs(&block.tentative),
             },
             plan: block.plan.as_ref().map(|plan| plan.get_ref().clone()),
+            feeds: block.feeds.iter().map(|id| id.get_ref().clone()).collect(),
         }
     }
 

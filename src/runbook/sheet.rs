@@ -33,6 +33,7 @@ pub struct Sheet {
     pub(super) review_every: Duration,
     pub(super) reviewed_line: usize,
     pub(super) plan_line: usize,
+    pub(super) feeds: Vec<(String, usize)>,
 }
 
 impl Sheet {

@@ -1,138 +1,52 @@
 //! The guided walk of one incident along the runbooks: where it stands, what was answered on which
 //! evidence, and what comes next. A pure state machine: it flips nothing, reads no clock, and never
 //! moves by itself under the reader.
+//!
+//! `start`, then `view` and one of `advance`, `answer`, `acted` or `skip` until it has ended; `back`,
+//! `note` and `hand_over` at any time; `observe` with every new look, so that a passed step says since
+//! when it would be answered otherwise. Times are those of the run; `of` gives its zero on the calendar.
+
+mod file;
+mod reason;
+mod step;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use thiserror::Error;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::diagnosis::{
-    Action, Book, Evidence, Expr, Facts, Goto, Library, Node, Outcome, Standing, Step, TRIAGE,
-    Truth, UNDO, choose, decision, ranking,
+    Action, Evidence, Expr, Facts, Goto, Library, Node, Step, TRIAGE, Truth, UNDO, choose,
+    decision, ranking,
 };
 use crate::signal::Mono;
+
+pub use file::{MAX_WALK_BYTES, WalkFileError};
+pub use reason::{Fork, How, Why};
+pub use step::{Frozen, HandOver, Offer, Stuck, View};
 
 /// Most steps of one walk.
 const MAX_TRAIL: usize = 500;
 /// Longest note or reason, in bytes.
 const MAX_NOTE_BYTES: usize = 2_000;
-
-/// A step that was passed, as it was when it was passed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Frozen {
-    /// The runbook.
-    pub book: String,
-    /// The node.
-    pub node: String,
-    /// Its title.
-    pub title: String,
-    /// What was answered, in words.
-    pub answer: String,
-    /// The evidence that the node shows, frozen.
-    pub evidence: Vec<Evidence>,
-    /// When.
-    pub at: Mono,
-    /// Who answered, `None` when the evidence did.
-    pub by: Option<String>,
-    /// Skipped by a person, with the reason as the answer.
-    pub skipped: bool,
-    /// Notes that people left there.
-    pub notes: Vec<String>,
-}
-
-/// What the current node asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Offer<'a> {
-    /// The evidence decides; [`Walk::advance`] goes there.
-    Go {
-        /// The answer, in words.
-        say: String,
-        /// Where it leads.
-        goto: Goto,
-        /// How each hypothesis or cause of a ranking stands; empty for a decision.
-        ranking: Vec<(String, Standing)>,
-    },
-    /// A person decides; [`Walk::answer`] takes the place of the answer.
-    Ask {
-        /// The question.
-        question: &'a str,
-        /// The answers, in the order of the file.
-        answers: &'a [(String, Goto)],
-    },
-    /// A flip is on offer; [`Walk::acted`] says how it went.
-    Flip {
-        /// The flip.
-        action: &'a Action,
-        /// Its guard now; unknown refuses an unsafe flip.
-        guard: Truth,
-        /// What would show that it worked, now.
-        verified: Truth,
-    },
-    /// The walk has ended.
-    Ended {
-        /// How.
-        outcome: Outcome,
-        /// What to do now.
-        say: &'a str,
-        /// The cause that is named by ending here.
-        cause: Option<&'a str>,
-    },
-}
-
-/// The current step for the screen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct View<'a> {
-    /// The runbook.
-    pub book: &'a Book,
-    /// The node.
-    pub node: &'a Node,
-    /// What it asks for.
-    pub offer: Offer<'a>,
-    /// Its evidence now.
-    pub evidence: Vec<Evidence>,
-}
-
-/// Why a step could not be taken.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Stuck {
-    /// The node wants something else.
-    #[error("step `{node}` wants {wanted}")]
-    Wants {
-        /// The node.
-        node: String,
-        /// What it wants.
-        wanted: &'static str,
-    },
-    /// No such target.
-    #[error("`{target}` is not loaded; add that runbook or go back")]
-    NoTarget {
-        /// The target.
-        target: String,
-    },
-    /// The guard of a flip does not hold.
-    #[error("the guard of `{node}` is {guard}; {remedy}", guard = guard.word())]
-    Guarded {
-        /// The node.
-        node: String,
-        /// The guard's truth.
-        guard: Truth,
-        /// What to do about it.
-        remedy: &'static str,
-    },
-    /// The walk is too long.
-    #[error("the walk has {MAX_TRAIL} steps; begin a new one")]
-    TooLong,
-}
+/// Most notes of one walk, and most hand-overs.
+const MAX_NOTES: usize = 200;
+const MAX_HAND_OVERS: usize = 50;
+/// Most pieces of evidence that are frozen with a step.
+const MAX_EVIDENCE: usize = 24;
 
 /// The walk of one incident.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
     library: Arc<Library>,
+    scope: String,
+    zero: DateTime<Utc>,
     book: String,
     node: String,
     trail: Vec<Frozen>,
     notes: Vec<String>,
+    hand_overs: Vec<HandOver>,
+    remarks: Vec<String>,
 }
 
 impl Walk {
@@ -140,7 +54,23 @@ impl Walk {
     #[must_use]
     pub fn start(library: Arc<Library>) -> Self {
         let node = library.triage().entry.clone();
-        Self { library, book: TRIAGE.to_owned(), node, trail: Vec::new(), notes: Vec::new() }
+        Self {
+            library,
+            scope: String::new(),
+            zero: DateTime::UNIX_EPOCH,
+            book: TRIAGE.to_owned(),
+            node,
+            trail: Vec::new(),
+            notes: Vec::new(),
+            hand_overs: Vec::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// The same walk for a quota scope, with the calendar's time at the run's zero.
+    #[must_use]
+    pub fn of(self, scope: &str, zero: DateTime<Utc>) -> Self {
+        Self { scope: scope.to_owned(), zero, ..self }
     }
 
     /// Starts at the entry of one runbook.
@@ -151,6 +81,30 @@ impl Walk {
         let mut walk = Self::start(library);
         walk.go(&Goto::Runbook(book.to_owned()))?;
         Ok(walk)
+    }
+
+    /// The quota scope; empty when it was not said.
+    #[must_use]
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// What was noticed when the walk was opened from a file.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// From whom to whom it went, oldest first.
+    #[must_use]
+    pub fn hand_overs(&self) -> &[HandOver] {
+        &self.hand_overs
+    }
+
+    /// The notes at the current step.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The steps that were passed, oldest first.
@@ -237,18 +191,54 @@ impl Walk {
         self.pass(cut(reason), goto, facts, at, Some(by), true)
     }
 
-    /// Goes back to the step before and forgets what was answered there. False at the start.
+    /// Goes back to the step before and forgets what was answered there. A step that the library has
+    /// lost is passed over. False at the start.
     pub fn back(&mut self) -> bool {
-        let Some(last) = self.trail.pop() else { return false };
-        self.book = last.book;
-        self.node = last.node;
-        self.notes = last.notes;
-        true
+        while let Some(last) = self.trail.pop() {
+            if self.knows(&last.book, &last.node) {
+                self.book = last.book;
+                self.node = last.node;
+                self.notes = last.notes;
+                return true;
+            }
+        }
+        false
     }
 
     /// Leaves a note at the current step.
-    pub fn note(&mut self, text: &str, by: &str) {
+    ///
+    /// # Errors
+    /// [`Stuck::Full`] when the walk holds no more.
+    pub fn note(&mut self, text: &str, by: &str) -> Result<(), Stuck> {
+        let passed = self.trail.iter().map(|step| step.notes.len()).sum::<usize>();
+        if passed + self.notes.len() >= MAX_NOTES {
+            return Err(Stuck::Full { what: "notes", max: MAX_NOTES });
+        }
         self.notes.push(format!("{by}: {}", cut(text)));
+        Ok(())
+    }
+
+    /// Writes down that the walk goes from one person to the next.
+    ///
+    /// # Errors
+    /// [`Stuck::Full`] when the walk holds no more.
+    pub fn hand_over(&mut self, from: &str, to: &str, text: &str, at: Mono) -> Result<(), Stuck> {
+        if self.hand_overs.len() >= MAX_HAND_OVERS {
+            return Err(Stuck::Full { what: "hand-overs", max: MAX_HAND_OVERS });
+        }
+        let (from, to, at) = (cut(from), cut(to), self.wall(at));
+        self.hand_overs.push(HandOver { from, to, at, text: cut(text) });
+        Ok(())
+    }
+
+    /// Takes a new look in: a passed step says since when its evidence says otherwise. Moves nothing.
+    pub fn observe(&mut self, facts: &Facts, at: Mono) {
+        let now = self.wall(at);
+        for place in 0..self.trail.len() {
+            let same = self.changed(place, facts).is_empty();
+            let step = &mut self.trail[place];
+            step.changed_at = if same { None } else { step.changed_at.or(Some(now)) };
+        }
     }
 
     /// The names of the evidence of a passed step whose truth is another one now.
@@ -260,6 +250,16 @@ impl Walk {
             .filter(|old| facts.seen(&step.book, &old.name).state != old.state)
             .map(|old| old.name.clone())
             .collect()
+    }
+
+    /// The calendar's time at an instant of the run.
+    fn wall(&self, at: Mono) -> DateTime<Utc> {
+        let span = TimeDelta::from_std(at.since_start()).ok();
+        span.and_then(|span| self.zero.checked_add_signed(span)).unwrap_or(self.zero)
+    }
+
+    fn knows(&self, book: &str, node: &str) -> bool {
+        self.library.book(book).is_some_and(|book| book.node(node).is_some())
     }
 
     fn offer<'a>(&'a self, node: &'a Node, facts: &Facts) -> Offer<'a> {
@@ -337,19 +337,20 @@ impl Walk {
             return Err(Stuck::TooLong);
         }
         let Some(view) = self.view(facts) else { return Err(self.wants("to be loaded again")) };
-        let frozen = Frozen {
+        let passed = Frozen {
             book: self.book.clone(),
             node: self.node.clone(),
             title: view.node.title.clone(),
             answer,
-            evidence: view.evidence,
-            at,
+            evidence: view.evidence.iter().take(MAX_EVIDENCE).map(frozen).collect(),
+            at: self.wall(at),
             by: by.map(str::to_owned),
             skipped,
             notes: self.notes.clone(),
+            changed_at: None,
         };
         self.go(goto)?;
-        self.trail.push(frozen);
+        self.trail.push(passed);
         self.notes.clear();
         Ok(())
     }
@@ -375,4 +376,18 @@ fn cut(text: &str) -> String {
         .find(|end| text.is_char_boundary(*end))
         .unwrap_or(0);
     text[..end].to_owned()
+}
+
+/// Evidence as a walk keeps it: numbers to twelve digits, which a file can hold exactly, and none
+/// that is not finite.
+fn frozen(evidence: &Evidence) -> Evidence {
+    let round = |number: f64| format!("{number:.11e}").parse::<f64>().unwrap_or(number);
+    let kept = |number: Option<f64>| number.filter(|number| number.is_finite()).map(round);
+    Evidence {
+        value: kept(evidence.value),
+        threshold: kept(evidence.threshold),
+        held_s: kept(Some(evidence.held_s)).unwrap_or(0.0),
+        age_s: kept(evidence.age_s),
+        ..evidence.clone()
+    }
 }

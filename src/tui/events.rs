@@ -132,6 +132,8 @@ impl Desk {
         let mut model =
             Model::new(session.title.clone(), session.environment.clone(), zone, Utc::now());
         model.read_only = session.read_only;
+        model.person.clone_from(&session.person);
+        model.handed = session.walk.take();
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         session.updates.mark_changed();
         Self {
@@ -210,6 +212,10 @@ impl Desk {
             Effect::Journal(entry) => {
                 let answer = port.journal(entry);
                 self.spawn(async move { Msg::Journalled(answer.await) });
+            }
+            Effect::SaveWalk(page) => {
+                let answer = port.save_walk(page);
+                self.spawn(async move { Msg::WalkSaved(answer.await) });
             }
             Effect::Seek(to) => port.seek(to),
             Effect::Suspend | Effect::Leave => {}

@@ -11,10 +11,11 @@ use chrono::{DateTime, Utc};
 use thiserror::Error as ThisError;
 use tokio::sync::{mpsc, watch};
 
-use crate::diagnosis::{Change, Verdict};
+use crate::diagnosis::{Change, Facts, Library, Verdict};
 use crate::flag::{self, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
 use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
+use crate::runbook::Walk;
 use crate::signal::{Mono, Snapshot};
 use crate::tui::theme::Appearance;
 
@@ -34,6 +35,18 @@ pub struct Update {
     pub backfill: Option<Arc<Backfill>>,
     /// Where the recording stands that this comes from; `None` when it is now.
     pub playhead: Option<Arc<Playhead>>,
+    /// The runbooks with the evidence of every scope, to walk along them; `None` where nothing is
+    /// diagnosed.
+    pub guide: Option<Arc<Guidance>>,
+}
+
+/// The runbooks, and the evidence on which they can be walked.
+#[derive(Clone, Debug)]
+pub struct Guidance {
+    /// The runbooks.
+    pub library: Arc<Library>,
+    /// The evidence, by quota scope.
+    pub facts: BTreeMap<String, Facts>,
 }
 
 impl Update {
@@ -47,6 +60,7 @@ impl Update {
             alerts: None,
             backfill: None,
             playhead: None,
+            guide: None,
         }
     }
 }
@@ -133,6 +147,10 @@ pub struct Session {
     pub read_only: bool,
     /// Colours and glyphs.
     pub appearance: Appearance,
+    /// Who sits at the screen: the name under notes, answers and hand-overs.
+    pub person: String,
+    /// A walk that was handed over and is to be gone on with.
+    pub walk: Option<Walk>,
 }
 
 /// A future that a port hands out.
@@ -229,6 +247,10 @@ pub trait Port: Send + Sync {
     fn apply(&self, plan: Plan) -> Answer<Outcome>;
     /// Writes a line to the journal.
     fn journal(&self, entry: Entry) -> Answer<Result<(), String>>;
+    /// Writes the text of a walk into a new file and says where that is.
+    fn save_walk(&self, _page: String) -> Answer<Result<String, String>> {
+        Box::pin(async { Err("walks are not saved here".to_owned()) })
+    }
     /// Moves the recording that is played. Where nothing is, nothing moves.
     fn seek(&self, _to: Seek) {}
 }

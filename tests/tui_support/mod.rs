@@ -9,7 +9,9 @@ use chrono::{DateTime, FixedOffset, TimeZone, Utc};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use weir::admission::{FLAGS, FlagValue};
-use weir::diagnosis::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
+use weir::diagnosis::{
+    Evidence, Missing, PathStep, Ranked, Role, Standing, Toll, Truth, Verdict, fetch,
+};
 use weir::flag::{FlagState, FlagTable, Outcome, Plan, Revision};
 use weir::ingest::{Observation, SourceStatus};
 use weir::signal::{Mono, Reading, Snapshot, Value};
@@ -18,6 +20,8 @@ use weir::tui::theme::{ASCII, Depth};
 use weir::tui::view::render;
 use weir::tui::{Answer, Appearance, Entry, Port, Update, Wish};
 
+/// Who sits at the screen.
+pub const PERSON: &str = "alice";
 pub const SCOPE: &str = "openai/acct-1/embed";
 /// Calm until here, then the storm.
 pub const ONSET_S: u64 = 10;
@@ -206,22 +210,28 @@ pub fn verdict(second: u64, cured_at: Option<u64>) -> Verdict {
             evidence("reset", "reset_s[fast] < 30", "reset_s", None, second),
         ],
         also: vec![
-            ranked("tpm-exhausted", Standing::Likely, 3, 0, true),
-            ranked("retry-backlog", Standing::Contradicted, 1, 2, false),
-            ranked("provider-overload", Standing::RuledOut, 0, 2, false),
-            ranked("hard-quota", Standing::RuledOut, 0, 1, false),
-            ranked("rpm-exhausted", Standing::RuledOut, 0, 2, false),
+            ranked("tpm-exhausted", Standing::Likely, 3, 0, Role::Consequence),
+            ranked("retry-backlog", Standing::Contradicted, 1, 2, Role::Other),
+            ranked("provider-overload", Standing::RuledOut, 0, 2, Role::Other),
+            ranked("hard-quota", Standing::RuledOut, 0, 1, Role::Other),
+            ranked("rpm-exhausted", Standing::RuledOut, 0, 2, Role::Other),
         ],
         missing: vec![
-            Missing { signal: "reset_s".to_owned(), reason: "provider sends none".to_owned() },
-            Missing { signal: "retry_wait_p50_s".to_owned(), reason: "no client log".to_owned() },
+            missing("reset_s", "provider sends none"),
+            missing("retry_wait_p50_s", "no client log"),
         ],
         used: 9,
         of: 11,
         runbook: Some(cause.to_owned()),
         plan: plan.map(str::to_owned),
         notes: Vec::new(),
+        toll: Toll::default(),
     }
+}
+
+fn missing(signal: &str, reason: &str) -> Missing {
+    let (signal, reason, fetch) = (signal.to_owned(), reason.to_owned(), fetch(signal));
+    Missing { signal, reason, fetch }
 }
 
 fn step(node: &str, title: &str, branch: &str) -> PathStep {
@@ -255,20 +265,14 @@ fn evidence(
     }
 }
 
-fn ranked(
-    cause: &str,
-    standing: Standing,
-    pro: usize,
-    contra: usize,
-    contributing: bool,
-) -> Ranked {
+fn ranked(cause: &str, standing: Standing, pro: usize, contra: usize, role: Role) -> Ranked {
     Ranked {
         cause: cause.to_owned(),
         standing,
         evidence_for: pro,
         evidence_against: contra,
         evidence_unknown: 0,
-        contributing,
+        role,
     }
 }
 

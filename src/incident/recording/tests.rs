@@ -171,6 +171,7 @@ fn library() -> Arc<Library> {
         evidence: [("busy".to_owned(), predicate)].into(),
         cause: None,
         nodes: vec![node],
+        digest: String::new(),
     };
     Arc::new(Library::new([book]).expect("it fits together"))
 }

@@ -56,8 +56,20 @@ pub enum Action {
     AllSafe,
     /// Plan the way back from the last flip.
     Undo,
-    /// Explain the verdict.
+    /// Explain the verdict, or the step of the walk.
     Why,
+    /// Say how it was found.
+    How,
+    /// Walk along the runbooks.
+    Walk,
+    /// Take the choice at a step.
+    TakeStep,
+    /// One step of the walk back.
+    StepBack,
+    /// Go elsewhere than the evidence says.
+    SkipStep,
+    /// Hand the walk over.
+    HandOver,
     /// List every cause.
     Causes,
     /// List alerts and silences.
@@ -223,12 +235,13 @@ pub struct Entry {
 
 use Context as C;
 
-const SCREENS: &[Context] = &[C::Overview, C::Diagnose, C::Flags, C::Timeline];
+const SCREENS: &[Context] = &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide];
 const EVERYWHERE: &[Context] = &[
     C::Overview,
     C::Diagnose,
     C::Flags,
     C::Timeline,
+    C::Guide,
     C::Help,
     C::Text,
     C::Edit,
@@ -239,10 +252,11 @@ const EVERYWHERE: &[Context] = &[
     C::Leaving,
 ];
 const LISTS: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Edit, C::Plan, C::Field];
-const PAGES: &[Context] = &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Plan];
+    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Edit, C::Plan, C::Field];
+const PAGES: &[Context] =
+    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Plan];
 const BELOW_ROOT: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Help, C::Text, C::Waiting, C::Leaving];
+    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Waiting, C::Leaving];
 const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: fn(&Model) -> bool = |_| true;
@@ -253,6 +267,7 @@ const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
 const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();
 const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
+const HAS_GUIDE: fn(&Model) -> bool = |model| model.facts().is_some();
 const IS_REPLAY: fn(&Model) -> bool = |model| model.playhead.is_some();
 const IS_LIVE: fn(&Model) -> bool = |model| model.playhead.is_none();
 const HAS_MARKS: fn(&Model) -> bool = |model| !model.read_only && !model.flags.marked.is_empty();
@@ -273,7 +288,13 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
     row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),
-    row(Action::Why, "why", "explain the verdict", "Look", Danger::Safe, &[C::Diagnose], &[key('w')], "why", ALWAYS),
+    row(Action::TakeStep, "take-step", "take the choice: goes on, answers, or opens a plan", "Act", Danger::Plans, &[C::Guide], &[named(KeyCode::Enter)], "take", ALWAYS),
+    row(Action::StepBack, "step-back", "one step of the walk back", "Act", Danger::Safe, &[C::Guide], &[key('b')], "step back", ALWAYS),
+    row(Action::SkipStep, "skip-step", "go to the choice against the evidence, with a reason", "Act", Danger::Safe, &[C::Guide], &[key('s')], "skip", ALWAYS),
+    row(Action::HandOver, "hand-over", "hand the walk over: it is written into a file", "Act", Danger::Safe, &[C::Guide], &[key('H')], "hand over", IS_LIVE),
+    row(Action::Why, "why", "explain the verdict, or the step of the walk", "Look", Danger::Safe, &[C::Diagnose, C::Guide], &[key('w')], "why", ALWAYS),
+    row(Action::How, "how", "how it was found: path, evidence then and now, people", "Look", Danger::Safe, &[C::Diagnose, C::Guide], &[key('h')], "how", ALWAYS),
+    row(Action::Walk, "walk", "walk along the runbook, step by step", "Screens", Danger::Safe, &[C::Diagnose], &[key('l')], "walk", HAS_GUIDE),
     row(Action::Causes, "causes", "list every cause", "Look", Danger::Safe, &[C::Diagnose], &[key('x')], "causes", ALWAYS),
     row(Action::Rewalk, "rewalk", "walk again from now", "Look", Danger::Safe, &[C::Diagnose], &[key('r')], "rewalk", ALWAYS),
     row(Action::Reload, "reload", "read the flags again", "Look", Danger::Safe, &[C::Flags], &[key('r')], "reload", ALWAYS),

@@ -7,6 +7,7 @@ pub mod action;
 pub mod alerts;
 pub mod events;
 pub mod flip;
+pub mod guide;
 pub mod headline;
 pub mod history;
 pub mod mode;
@@ -23,8 +24,9 @@ use chrono::{DateTime, FixedOffset, Utc};
 use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
-use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict};
+use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
+use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
@@ -72,6 +74,8 @@ pub enum Msg {
     },
     /// A line was journalled, or not.
     Journalled(Result<(), String>),
+    /// A walk was written into a file, or not.
+    WalkSaved(Result<String, String>),
 }
 
 /// What has to be done outside.
@@ -85,6 +89,8 @@ pub enum Effect {
     Apply(Plan),
     /// Write to the journal.
     Journal(Entry),
+    /// Write the text of a walk into a file.
+    SaveWalk(String),
     /// Move the recording that is played.
     Seek(Seek),
     /// Stop as a shell job.
@@ -190,6 +196,12 @@ pub struct Model {
     pub toast: Option<Toast>,
     /// Where the recording stands that is played; `None` when what is shown is now.
     pub playhead: Option<Arc<Playhead>>,
+    /// Who sits at the screen.
+    pub person: String,
+    /// The walks that were begun, by scope.
+    pub guides: BTreeMap<String, Walk>,
+    /// A walk that was handed over and not opened yet.
+    pub handed: Option<Walk>,
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -224,6 +236,9 @@ impl Model {
             modes: vec![Mode::Overview],
             toast: None,
             playhead: None,
+            person: "on-call".to_owned(),
+            guides: BTreeMap::new(),
+            handed: None,
             dirty: true,
         }
     }
@@ -265,12 +280,18 @@ impl Model {
         Some(self.shown_now().saturating_since(at).as_secs_f64())
     }
 
-    /// The names of the scopes, in the order of the observation.
+    /// The names of the scopes, worst first; those without a verdict last, as they were observed.
     #[must_use]
     pub fn scopes(&self) -> Vec<&str> {
-        self.shown().map_or_else(Vec::new, |update| {
-            update.observation.scopes.iter().map(|snapshot| snapshot.scope.as_str()).collect()
-        })
+        let Some(update) = self.shown() else { return Vec::new() };
+        let observed = update.observation.scopes.iter().map(|snapshot| snapshot.scope.as_str());
+        let mut scopes: Vec<&str> = observed.collect();
+        let verdict = |scope: &str| update.verdicts.iter().find(|verdict| verdict.scope == scope);
+        scopes.sort_by(|left, right| match (verdict(left), verdict(right)) {
+            (Some(left), Some(right)) => worst_first(left, right),
+            (left, right) => right.is_some().cmp(&left.is_some()),
+        });
+        scopes
     }
 
     /// The scope on the screen: the chosen one, else the worst.
@@ -280,8 +301,7 @@ impl Model {
         if let Some(chosen) = self.chosen_scope.as_deref().filter(|name| scopes.contains(name)) {
             return Some(chosen);
         }
-        let verdicts = &self.shown()?.verdicts;
-        let worst = verdicts.iter().max_by_key(|verdict| badness(verdict));
+        let worst = self.shown()?.verdicts.iter().min_by(|left, right| worst_first(left, right));
         worst.map(|verdict| verdict.scope.as_str()).or_else(|| scopes.first().copied())
     }
 
@@ -478,8 +498,4 @@ impl State {
 
 fn is_zero(value: &Value) -> bool {
     matches!(value, Value::Number(number) if *number == 0.0)
-}
-
-fn badness(verdict: &Verdict) -> (State, Standing) {
-    (State::of(verdict), verdict.standing)
 }

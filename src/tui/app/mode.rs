@@ -4,6 +4,7 @@
 
 use tui_input::Input;
 
+use crate::diagnosis::Goto;
 use crate::tui::app::flip::{Focus, PlanDialog};
 use crate::tui::app::walk::Walk;
 
@@ -20,8 +21,14 @@ pub enum Mode {
     Timeline(usize),
     /// The keys; rows scrolled down.
     Help(usize),
+    /// The walk along a runbook; the choice under the cursor.
+    Guide(usize),
     /// The verdict in words; rows scrolled down.
     Why(usize),
+    /// How it was found; rows scrolled down.
+    How(usize),
+    /// Why the step of the walk is asked; rows scrolled down.
+    StepWhy(usize),
     /// Every cause; rows scrolled down.
     Causes(usize),
     /// Alerts and silences; rows scrolled down.
@@ -30,6 +37,8 @@ pub enum Mode {
     Edit(Editor),
     /// A note being typed.
     Note(Input),
+    /// A line that the walk asks for.
+    Say(Prompt, Input),
     /// A plan is being made.
     Planning,
     /// A plan, and what becomes of it.
@@ -49,6 +58,8 @@ pub enum Context {
     Flags,
     /// The timeline.
     Timeline,
+    /// The walk along a runbook.
+    Guide,
     /// The help.
     Help,
     /// Text to scroll.
@@ -77,9 +88,12 @@ impl Mode {
             Self::Flags => Context::Flags,
             Self::Timeline(_) => Context::Timeline,
             Self::Help(_) => Context::Help,
-            Self::Why(_) | Self::Causes(_) | Self::Alerts(_) => Context::Text,
+            Self::Guide(_) => Context::Guide,
+            Self::Why(_) | Self::How(_) | Self::StepWhy(_) | Self::Causes(_) | Self::Alerts(_) => {
+                Context::Text
+            }
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
-            Self::Edit(_) | Self::Note(_) => Context::Typing,
+            Self::Edit(_) | Self::Note(_) | Self::Say(..) => Context::Typing,
             Self::Plan(dialog) => match dialog.focus {
                 Focus::Cancel | Focus::Apply => Context::Plan,
                 Focus::Name | Focus::Reason => Context::Field,
@@ -92,8 +106,20 @@ impl Mode {
     /// Whether it fills the screen, rather than lying over another.
     #[must_use]
     pub const fn is_screen(&self) -> bool {
-        matches!(self, Self::Overview | Self::Diagnose(_) | Self::Flags | Self::Timeline(_))
+        matches!(
+            self,
+            Self::Overview | Self::Diagnose(_) | Self::Flags | Self::Timeline(_) | Self::Guide(_)
+        )
     }
+}
+
+/// What a typed line is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// The reason to go there against the evidence.
+    Skip(Goto),
+    /// To whom the walk goes, and what has to be known.
+    HandOver,
 }
 
 /// The editor of one flag's value.

@@ -3,6 +3,7 @@
 //! Reads no clock and awaits nothing. A refresh never moves a cursor, a focus or a frozen screen.
 
 mod dialog;
+mod guide;
 mod others;
 mod press;
 
@@ -70,6 +71,7 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Applied { request_id, outcome } => applied(model, &request_id, outcome, now),
+        Msg::WalkSaved(result) => guide::saved(model, result),
         Msg::Journalled(result) => {
             if let Err(why) = result {
                 toast(model, Role::Warn, format!("journal: {why}"));
@@ -121,6 +123,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     }
     model.latest = Some(update);
     follow_walk(model);
+    guide::observe(model, now);
     model.dirty = true;
     verify(model, None, now)
 }

@@ -19,6 +19,16 @@ pub struct Answered {
     pub at: DateTime<Utc>,
     /// What would be answered now, where that differs.
     pub changed: Option<String>,
+    /// Since when it differs.
+    pub changed_at: Option<DateTime<Utc>>,
+}
+
+impl Answered {
+    /// Marks it with what would be answered now, and since when that is another answer.
+    fn differs(&mut self, now: Option<String>, at: DateTime<Utc>) {
+        self.changed_at = now.is_some().then(|| self.changed_at.unwrap_or(at));
+        self.changed = now;
+    }
 }
 
 /// The answers so far.
@@ -54,16 +64,21 @@ impl Walk {
         let mut same_so_far = true;
         for (answered, live) in self.steps.iter_mut().zip(&verdict.path) {
             let same = answered.step.node == live.node && answered.step.branch == live.branch;
-            answered.changed = (!same).then(|| live.branch.clone());
+            answered.differs((!same).then(|| live.branch.clone()), at);
             same_so_far &= same;
         }
         for answered in self.steps.iter_mut().skip(verdict.path.len()) {
-            answered.changed = Some("no longer asked".to_owned());
+            answered.differs(Some("no longer asked".to_owned()), at);
             same_so_far = false;
         }
         if same_so_far {
             for live in verdict.path.iter().skip(self.steps.len()).take(STEPS_MAX) {
-                self.steps.push(Answered { step: live.clone(), at, changed: None });
+                self.steps.push(Answered {
+                    step: live.clone(),
+                    at,
+                    changed: None,
+                    changed_at: None,
+                });
             }
         }
         for evidence in verdict.evidence.iter().take(STEPS_MAX) {

@@ -9,8 +9,8 @@ use crate::tui::app::Model;
 use crate::tui::app::walk::{Answered, Walk};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::amplification_chart;
-use crate::tui::view::format::{clock, cut, cut_words, listed};
-use crate::tui::view::texts::{cause_line, wrap};
+use crate::tui::view::format::{clock, cut, cut_words, listed, span};
+use crate::tui::view::texts::{cause_line, role_words, wrap};
 use crate::tui::view::widgets::{lines, panel};
 use crate::tui::view::{evidence, next};
 
@@ -115,7 +115,10 @@ fn path(model: &Model, walk: &Walk, look: &Appearance, width: usize) -> Vec<Line
                 (false, true) => (format!("since {at}"), Role::Dim),
                 (false, false) => (at, Role::Dim),
             };
-            answer(index + 1, answered, Span::styled(mark, look.style(role)), width, look)
+            let mark = Span::styled(mark, look.style(role));
+            let mut rows = answer(index + 1, answered, mark, width, look);
+            rows.extend(changed(model, answered, width, look));
+            rows
         })
         .collect()
 }
@@ -148,11 +151,22 @@ fn answer(
         let text = wrap(branch, width.saturating_sub(indent.len()));
         content.extend(text.into_iter().map(|row| Line::styled(format!("  {row}"), strong)));
     }
-    if let Some(now) = &answered.changed {
-        let text = cut(&format!("{indent}now: {now}"), width, look.glyphs.ellipsis);
-        content.push(Line::styled(text, look.style(Role::Warn)));
-    }
     content
+}
+
+/// What would be answered now, and for how long that has been another answer.
+fn changed(
+    model: &Model,
+    answered: &Answered,
+    width: usize,
+    look: &Appearance,
+) -> Option<Line<'static>> {
+    let now = answered.changed.as_ref()?;
+    let ago = answered.changed_at.map_or_else(String::new, |at| {
+        format!(", changed {} ago", span((model.wall - at).as_seconds_f64().max(0.0)))
+    });
+    let text = cut(&format!("   now: {now}{ago}"), width, look.glyphs.ellipsis);
+    Some(Line::styled(text, look.style(Role::Warn)))
 }
 
 /// The causes worth a line, and the rest in one.
@@ -163,7 +177,7 @@ fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     let mut content = vec![cause_line(&verdict.cause, verdict.standing, &counts, look)];
     let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);
     content.extend(alive.take(8).map(|other| {
-        let feeds = if other.contributing { "; contributing" } else { "" };
+        let feeds = role_words(other.role);
         let counts =
             format!("{} for, {} against{feeds}", other.evidence_for, other.evidence_against);
         cause_line(&other.cause, other.standing, &counts, look)

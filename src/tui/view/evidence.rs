@@ -279,7 +279,8 @@ fn source(one: &Evidence, width: usize, look: &Appearance) -> String {
     })
 }
 
-const fn letter_of(state: Truth) -> &'static str {
+/// The letter of a truth.
+pub const fn letter_of(state: Truth) -> &'static str {
     match state {
         Truth::True => "T",
         Truth::False => "F",

@@ -11,6 +11,7 @@ mod diagnose;
 mod evidence;
 mod flags;
 pub(in crate::tui) mod format;
+mod guide;
 mod narrow;
 mod next;
 mod overview;
@@ -49,6 +50,7 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
         Mode::Diagnose(walk) => diagnose::draw(model, walk, look, body, buf),
         Mode::Flags => flags::draw(model, look, body, buf),
         Mode::Timeline(scroll) => texts::timeline(model, *scroll, look, body, buf),
+        Mode::Guide(cursor) => guide::draw(model, *cursor, look, body, buf),
         _ => overview::draw(model, look, body, buf),
     }
     let mut visible = None;
@@ -56,14 +58,21 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
         match mode {
             Mode::Help(scroll) => texts::help(model, *scroll, look, body, buf),
             Mode::Why(scroll) => texts::why(model, *scroll, look, body, buf),
+            Mode::How(scroll) => guide::how(model, *scroll, look, body, buf),
+            Mode::StepWhy(scroll) => guide::why(model, *scroll, look, body, buf),
             Mode::Causes(scroll) => texts::causes(model, *scroll, look, body, buf),
             Mode::Alerts(scroll) => alerts::list(model, *scroll, look, body, buf),
             Mode::Edit(editor) => flags::editor(model, editor, look, body, buf),
             Mode::Note(input) => texts::note(input, look, body, buf),
+            Mode::Say(prompt, input) => guide::say(prompt, input, look, body, buf),
             Mode::Planning => plan::waiting(model, look, body, buf),
             Mode::Plan(dialog) => visible = Some(plan::draw(model, dialog, look, body, buf)),
             Mode::Leaving => plan::leaving(model, look, body, buf),
-            Mode::Overview | Mode::Diagnose(_) | Mode::Flags | Mode::Timeline(_) => {}
+            Mode::Overview
+            | Mode::Diagnose(_)
+            | Mode::Flags
+            | Mode::Timeline(_)
+            | Mode::Guide(_) => {}
         }
     }
     visible

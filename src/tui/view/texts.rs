@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use tui_input::Input;
 
-use crate::diagnosis::{Evidence, Standing};
+use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
 use crate::tui::app::Model;
 use crate::tui::app::action::{Danger, REGISTRY};
 use crate::tui::app::mode::Context;
@@ -18,7 +18,7 @@ use crate::tui::view::format::{clock, cut, span};
 use crate::tui::view::widgets::{centred, lines, overlay, panel};
 
 /// Cells of a text with its frame.
-const TEXT_WIDTH: u16 = 92;
+pub const TEXT_WIDTH: u16 = 92;
 
 /// The role of a standing.
 pub const fn standing_role(standing: Standing) -> Role {
@@ -249,7 +249,7 @@ pub fn causes(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: 
                     other.evidence_for,
                     other.evidence_against,
                     other.evidence_unknown,
-                    if other.contributing { "; contributing" } else { "" }
+                    role_words(other.role)
                 );
                 (other.cause.clone(), other.standing, counts)
             }))
@@ -257,6 +257,15 @@ pub fn causes(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: 
             .collect()
     });
     text("all causes: j k scroll, Esc closes", content, scroll, look, area, buf);
+}
+
+/// How a cause relates to the one on top, behind its counts.
+pub const fn role_words(role: CauseRole) -> &'static str {
+    match role {
+        CauseRole::Contributing => "; contributing",
+        CauseRole::Consequence => "; a consequence",
+        CauseRole::Other => "",
+    }
 }
 
 /// One cause of the ranking.

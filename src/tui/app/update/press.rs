@@ -9,8 +9,8 @@ use crate::flag::Change;
 use crate::signal::Mono;
 use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
-use crate::tui::app::mode::{Choice, Context, Editor, Mode};
-use crate::tui::app::update::{dialog, toast};
+use crate::tui::app::mode::{Choice, Context, Editor, Mode, Prompt};
+use crate::tui::app::update::{dialog, guide, toast};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::{Entry, Seek, Want};
@@ -89,7 +89,9 @@ fn type_into(model: &mut Model, event: KeyEvent) {
 /// The line that is being typed.
 fn field(model: &mut Model) -> Option<&mut Input> {
     match model.modes.last_mut()? {
-        Mode::Note(input) | Mode::Edit(Editor { choice: Choice::Number(input), .. }) => Some(input),
+        Mode::Note(input)
+        | Mode::Say(_, input)
+        | Mode::Edit(Editor { choice: Choice::Number(input), .. }) => Some(input),
         Mode::Plan(dialog) if dialog.stage == Stage::Review => match dialog.focus {
             Focus::Reason => Some(&mut dialog.reason),
             Focus::Name => Some(&mut dialog.name),
@@ -138,7 +140,16 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Contain => return dialog::named(model, "contain"),
         Action::AllSafe => return dialog::wish(model, Want::AllSafe),
         Action::Undo => return dialog::undo(model),
+        Action::Why if matches!(model.mode(), Mode::Guide(_)) => {
+            model.modes.push(Mode::StepWhy(0));
+        }
         Action::Why => model.modes.push(Mode::Why(0)),
+        Action::How => model.modes.push(Mode::How(0)),
+        Action::Walk => guide::open(model),
+        Action::TakeStep => return guide::take(model, now),
+        Action::StepBack => guide::back(model),
+        Action::SkipStep => guide::skip(model),
+        Action::HandOver => model.modes.push(Mode::Say(Prompt::HandOver, Input::default())),
         Action::Causes => model.modes.push(Mode::Causes(0)),
         Action::Alerts => model.modes.push(Mode::Alerts(0)),
         Action::Rewalk => {
@@ -232,12 +243,16 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         return;
     }
     let events = model.timeline.len().saturating_sub(1);
+    let choices = model.choices().len().saturating_sub(1);
     let alerts = model.alerts().map_or(0, |all| 2 * (all.alerts.len() + all.silences.len()));
     match model.modes.last_mut() {
         Some(Mode::Timeline(at)) => *at = to(*at, events),
         Some(Mode::Alerts(at)) => *at = to(*at, alerts),
         // The view clips these; a text is never longer than this.
-        Some(Mode::Help(at) | Mode::Why(at) | Mode::Causes(at)) => *at = to(*at, 200),
+        Some(
+            Mode::Help(at) | Mode::Why(at) | Mode::How(at) | Mode::StepWhy(at) | Mode::Causes(at),
+        ) => *at = to(*at, 200),
+        Some(Mode::Guide(at)) => *at = to(*at, choices),
         Some(Mode::Plan(dialog)) => dialog.scroll = to(dialog.scroll, dialog.scroll_max()),
         Some(Mode::Diagnose(walk)) => walk.scroll = to(walk.scroll, 100),
         Some(Mode::Edit(Editor { choice: Choice::Words { words, at }, .. })) => {
@@ -321,6 +336,7 @@ fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
         Context::Plan | Context::Field => dialog::accept(model, now),
         _ => match model.mode() {
             Mode::Note(_) => note(model),
+            Mode::Say(..) => guide::said(model, now),
             _ => take_value(model),
         },
     }
@@ -332,6 +348,7 @@ fn note(model: &mut Model) -> Vec<Effect> {
     if text.is_empty() {
         return Vec::new();
     }
+    guide::note(model, &text);
     model.timeline.push(model.wall, Role::Accent, format!("note: {text}"));
     vec![Effect::Journal(Entry::Note(text))]
 }

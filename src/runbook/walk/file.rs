@@ -1,0 +1,371 @@
+//! A walk as a file that another weir can open: versioned JSON, text in and text out. Opens no file
+//! and reads no clock; a text that is broken, foreign or of a later format is refused with a remedy.
+//!
+//! It names every runbook with the hash of its text, so that a reader whose runbooks differ is told,
+//! and a step that is gone is replaced by the nearest one that is known, never guessed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Frozen, HandOver, MAX_EVIDENCE, MAX_HAND_OVERS, MAX_NOTES, MAX_TRAIL, Walk};
+use crate::diagnosis::{Evidence, Library, TRIAGE, Truth};
+use crate::signal::Quality;
+
+/// Largest file of a walk in bytes.
+pub const MAX_WALK_BYTES: usize = 16 * 1024 * 1024;
+/// What the file says it is.
+const KIND: &str = "weir-walk";
+/// The format that this weir writes and reads.
+const FORMAT: u64 = 1;
+
+/// Why a walk could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WalkFileError {
+    /// More than a walk can be.
+    #[error("the file is larger than 16 MiB: no walk is; check which file it is")]
+    TooLarge,
+    /// It ends too early.
+    #[error(
+        "the file ends in the middle of a value, at line {line}; fetch it again from whoever saved it"
+    )]
+    Truncated {
+        /// The last line.
+        line: usize,
+    },
+    /// No JSON, or not as a walk has it.
+    #[error("line {line}: {why}; fetch it again from whoever saved it")]
+    Broken {
+        /// The line.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// JSON of something else.
+    #[error("it is no walk: `kind` is not `weir-walk`; name a file that weir saved at a hand-over")]
+    Foreign,
+    /// Written by a newer weir.
+    #[error(
+        "it is of format {found}, this weir reads format {FORMAT}; open it with the weir that saved it, or a newer one"
+    )]
+    Later {
+        /// The format.
+        found: u64,
+    },
+    /// More of something than a walk holds.
+    #[error("it holds {found} {what}, a walk holds {max}; it was not saved by weir")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// How many there may be.
+        max: usize,
+    },
+}
+
+/// Enough to tell what a text is, whatever else it holds.
+#[derive(Deserialize)]
+struct Head {
+    kind: Option<String>,
+    format: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    kind: String,
+    format: u64,
+    saved_at: DateTime<Utc>,
+    saved_by: String,
+    scope: String,
+    runbooks: BTreeMap<String, String>,
+    position: Place,
+    notes: Vec<String>,
+    handed_over: Vec<HandOverLine>,
+    trail: Vec<StepLine>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    runbook: String,
+    node: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandOverLine {
+    from: String,
+    to: String,
+    at: DateTime<Utc>,
+    text: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepLine {
+    runbook: String,
+    node: String,
+    title: String,
+    answer: String,
+    at: DateTime<Utc>,
+    by: Option<String>,
+    skipped: bool,
+    changed_at: Option<DateTime<Utc>>,
+    notes: Vec<String>,
+    evidence: Vec<EvidenceLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EvidenceLine {
+    name: String,
+    predicate: String,
+    signal: String,
+    value: Option<f64>,
+    threshold: Option<f64>,
+    state: State,
+    pending: bool,
+    reason: Option<String>,
+    held_s: f64,
+    source: Option<String>,
+    age_s: Option<f64>,
+    quality: Option<String>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    True,
+    False,
+    Unknown,
+}
+
+impl Walk {
+    /// The walk as the text of a file, saved by a person at an instant.
+    #[must_use]
+    pub fn write(&self, by: &str, at: DateTime<Utc>) -> String {
+        let books = self.library.books();
+        let page = Page {
+            kind: KIND.to_owned(),
+            format: FORMAT,
+            saved_at: at,
+            saved_by: by.to_owned(),
+            scope: self.scope.clone(),
+            runbooks: books.map(|book| (book.id.clone(), book.digest.clone())).collect(),
+            position: Place { runbook: self.book.clone(), node: self.node.clone() },
+            notes: self.notes.clone(),
+            handed_over: self.hand_overs.iter().map(HandOverLine::from).collect(),
+            trail: self.trail.iter().map(StepLine::from).collect(),
+        };
+        // Strings, numbers and instants of four-digit years: there is nothing in it that fails.
+        serde_json::to_string_pretty(&page).map_or_else(|_| String::new(), |text| text + "\n")
+    }
+
+    /// Opens the text of a file on the runbooks of this weir. `zero` is the calendar's time at the
+    /// zero of the run that goes on with it. What does not fit any more stands in
+    /// [`Walk::remarks`].
+    ///
+    /// # Errors
+    /// [`WalkFileError`] says what is wrong with the text, and what to do.
+    pub fn read(
+        text: &str,
+        library: Arc<Library>,
+        zero: DateTime<Utc>,
+    ) -> Result<Self, WalkFileError> {
+        if text.len() > MAX_WALK_BYTES {
+            return Err(WalkFileError::TooLarge);
+        }
+        let head: Head = serde_json::from_str(text).map_err(|error| broken(&error))?;
+        if head.kind.as_deref() != Some(KIND) {
+            return Err(WalkFileError::Foreign);
+        }
+        if let Some(found) = head.format.filter(|found| *found > FORMAT) {
+            return Err(WalkFileError::Later { found });
+        }
+        let page: Page = serde_json::from_str(text).map_err(|error| broken(&error))?;
+        bounded(&page)?;
+        let mut walk = Self::start(library).of(&page.scope, zero);
+        walk.notes = page.notes;
+        walk.hand_overs = page.handed_over.into_iter().map(HandOver::from).collect();
+        walk.trail = page.trail.into_iter().map(Frozen::from).collect();
+        walk.settle(&page.position);
+        walk.compare(&page.runbooks);
+        Ok(walk)
+    }
+
+    /// Stands where the file says, or at the last step of the trail that this weir knows.
+    fn settle(&mut self, place: &Place) {
+        let known = |walk: &Self, book: &str, node: &str| walk.knows(book, node);
+        if known(self, &place.runbook, &place.node) {
+            (self.book, self.node) = (place.runbook.clone(), place.node.clone());
+            return;
+        }
+        let near = self.trail.iter().rev().find(|step| known(self, &step.book, &step.node));
+        let near = near.map(|step| (step.book.clone(), step.node.clone()));
+        if let Some((book, node)) = near {
+            (self.book, self.node) = (book, node);
+        }
+        self.remarks.push(format!(
+            "step `{}` of runbook `{}` is not here: opened at `{}` of `{}` instead",
+            place.node, place.runbook, self.node, self.book
+        ));
+    }
+
+    /// Says which runbooks are not the ones that the walk was made with.
+    fn compare(&mut self, then: &BTreeMap<String, String>) {
+        let passed = |id: &str| id == TRIAGE || self.trail.iter().any(|step| step.book == id);
+        let mut remarks = Vec::new();
+        let mut others = 0_usize;
+        for (id, digest) in then {
+            let now = self.library.book(id).map(|book| &book.digest);
+            let what = match now {
+                Some(now) if now == digest => continue,
+                Some(_) => "differs from the one this walk was made with",
+                None => "is not loaded here; add it to go on in it",
+            };
+            if passed(id) || *id == self.book {
+                remarks.push(format!("runbook `{id}` {what}"));
+            } else {
+                others += 1;
+            }
+        }
+        if others > 0 {
+            remarks.push(format!("{others} runbooks that were not walked differ or are missing"));
+        }
+        self.remarks.extend(remarks);
+    }
+}
+
+fn broken(error: &serde_json::Error) -> WalkFileError {
+    let line = error.line();
+    if error.is_eof() {
+        return WalkFileError::Truncated { line };
+    }
+    // The position is said once, in front.
+    let why = error.to_string();
+    let why = why.split(" at line ").next().unwrap_or(&why).to_owned();
+    WalkFileError::Broken { line, why }
+}
+
+fn bounded(page: &Page) -> Result<(), WalkFileError> {
+    let notes = page.notes.len() + page.trail.iter().map(|step| step.notes.len()).sum::<usize>();
+    let evidence = page.trail.iter().map(|step| step.evidence.len()).max().unwrap_or(0);
+    let counts = [
+        ("steps", page.trail.len(), MAX_TRAIL),
+        ("notes", notes, MAX_NOTES),
+        ("hand-overs", page.handed_over.len(), MAX_HAND_OVERS),
+        ("pieces of evidence in one step", evidence, MAX_EVIDENCE),
+    ];
+    match counts.into_iter().find(|(_, found, max)| found > max) {
+        Some((what, found, max)) => Err(WalkFileError::TooMuch { what, found, max }),
+        None => Ok(()),
+    }
+}
+
+impl From<&HandOver> for HandOverLine {
+    fn from(one: &HandOver) -> Self {
+        let HandOver { from, to, at, text } = one.clone();
+        Self { from, to, at, text }
+    }
+}
+
+impl From<HandOverLine> for HandOver {
+    fn from(line: HandOverLine) -> Self {
+        let HandOverLine { from, to, at, text } = line;
+        Self { from, to, at, text }
+    }
+}
+
+impl From<&Frozen> for StepLine {
+    fn from(step: &Frozen) -> Self {
+        Self {
+            runbook: step.book.clone(),
+            node: step.node.clone(),
+            title: step.title.clone(),
+            answer: step.answer.clone(),
+            at: step.at,
+            by: step.by.clone(),
+            skipped: step.skipped,
+            changed_at: step.changed_at,
+            notes: step.notes.clone(),
+            evidence: step.evidence.iter().map(EvidenceLine::from).collect(),
+        }
+    }
+}
+
+impl From<StepLine> for Frozen {
+    fn from(line: StepLine) -> Self {
+        Self {
+            book: line.runbook,
+            node: line.node,
+            title: line.title,
+            answer: line.answer,
+            evidence: line.evidence.into_iter().map(Evidence::from).collect(),
+            at: line.at,
+            by: line.by,
+            skipped: line.skipped,
+            notes: line.notes,
+            changed_at: line.changed_at,
+        }
+    }
+}
+
+impl From<&Evidence> for EvidenceLine {
+    fn from(one: &Evidence) -> Self {
+        let state = match one.state {
+            Truth::True => State::True,
+            Truth::False => State::False,
+            Truth::Unknown => State::Unknown,
+        };
+        let Evidence { name, predicate, signal, reason, source, .. } = one.clone();
+        let quality = one.quality.map(str::to_owned);
+        let Evidence { value, threshold, pending, held_s, age_s, .. } = *one;
+        Self {
+            name,
+            predicate,
+            signal,
+            value,
+            threshold,
+            state,
+            pending,
+            reason,
+            held_s,
+            source,
+            age_s,
+            quality,
+        }
+    }
+}
+
+impl From<EvidenceLine> for Evidence {
+    fn from(line: EvidenceLine) -> Self {
+        let state = match line.state {
+            State::True => Truth::True,
+            State::False => Truth::False,
+            State::Unknown => Truth::Unknown,
+        };
+        let words = [Quality::Exact, Quality::LowerBound, Quality::Inferred].map(Quality::word);
+        let quality = words.into_iter().find(|word| line.quality.as_deref() == Some(word));
+        let EvidenceLine { name, predicate, signal, value, threshold, pending, .. } = line;
+        let (reason, held_s, source, age_s) = (line.reason, line.held_s, line.source, line.age_s);
+        Self {
+            name,
+            predicate,
+            signal,
+            value,
+            threshold,
+            state,
+            pending,
+            reason,
+            held_s,
+            source,
+            age_s,
+            quality,
+        }
+    }
+}

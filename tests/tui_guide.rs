@@ -1,0 +1,254 @@
+//! The walk along a runbook on the screen: what its keys do, and that none of them flips anything.
+
+#[path = "tui_support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use support::{PERSON, SCOPE, at, wall, watched};
+use weir::diagnosis::{Diagnoser, Facts};
+use weir::runbook::{self, Walk};
+use weir::tui::app::mode::Mode;
+use weir::tui::app::{Effect, Model, Msg, update};
+use weir::tui::theme::{ASCII, Depth};
+use weir::tui::view::render;
+use weir::tui::{Appearance, Entry, Guidance, Update, Want};
+
+const NOW: u64 = 60;
+
+/// The evidence of the drill after it was watched until a second.
+fn facts(second: u64, cured_at: Option<u64>) -> Facts {
+    let mut diagnoser = Diagnoser::new(runbook::embedded());
+    for second in second.saturating_sub(40)..=second {
+        diagnoser.step(&support::snapshot(second, cured_at), at(second));
+    }
+    diagnoser.facts().clone()
+}
+
+fn look_again(model: &mut Model, second: u64, cured_at: Option<u64>) {
+    let facts = [(SCOPE.to_owned(), facts(second, cured_at))].into();
+    let guide = Some(Arc::new(Guidance { library: runbook::embedded(), facts }));
+    let round = Update { guide, ..support::round(second, cured_at) };
+    update(model, Msg::Updated(Arc::new(round)), at(second));
+    update(model, Msg::Tick(wall(second)), at(second));
+}
+
+fn model() -> Model {
+    let mut model = watched(NOW, None);
+    model.person = PERSON.to_owned();
+    look_again(&mut model, NOW + 1, None);
+    model
+}
+
+fn press(model: &mut Model, code: KeyCode) -> Vec<Effect> {
+    let now = model.now;
+    update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)), now)
+}
+
+fn keys(model: &mut Model, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|letter| press(model, KeyCode::Char(letter))).collect()
+}
+
+fn guide(model: &Model) -> &Walk {
+    model.guide().expect("a walk")
+}
+
+fn place(model: &Model) -> String {
+    let (book, node) = guide(model).position();
+    format!("{book}/{node}")
+}
+
+fn screen(model: &Model, width: u16, height: u16) -> String {
+    let look = Appearance { depth: Depth::Mono, glyphs: &ASCII };
+    let area = Rect::new(0, 0, width, height);
+    let mut buf = Buffer::empty(area);
+    let _ = render(model, &look, area, &mut buf);
+    let cell = |x, y| buf[(x, y)].symbol().to_owned();
+    let rows = (0..height).map(|y| (0..width).map(|x| cell(x, y)).collect::<String>());
+    rows.map(|row| row.trim_end().to_owned() + "\n").collect()
+}
+
+/// At the first flip of the storm's runbook.
+fn at_the_flip() -> Model {
+    let mut model = model();
+    keys(&mut model, "dl");
+    for _ in 0..32 {
+        let plans = matches!(
+            model.choices().first().map(|choice| &choice.does),
+            Some(weir::tui::app::guide::Does::Plan { .. })
+        );
+        if plans {
+            return model;
+        }
+        press(&mut model, KeyCode::Enter);
+    }
+    panic!("no flip: {}", place(&model));
+}
+
+#[test]
+fn without_evidence_there_is_no_walk() {
+    let mut model = watched(NOW, None);
+    keys(&mut model, "dl");
+    assert!(matches!(model.mode(), Mode::Diagnose(_)), "{:?}", model.mode());
+}
+
+#[test]
+fn enter_follows_the_evidence_to_a_plan_that_asks() {
+    let mut model = at_the_flip();
+    assert!(guide(&model).trail().len() >= 3, "{}", place(&model));
+    let effects = press(&mut model, KeyCode::Enter);
+    let [Effect::MakePlan(wish)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert!(matches!(&wish.want, Want::Changes { changes, .. } if changes.len() == 1));
+    assert!(matches!(model.mode(), Mode::Planning));
+    insta::assert_snapshot!("guide-flip-80x24", screen(&at_the_flip(), 80, 24));
+}
+
+#[test]
+fn no_single_key_changes_a_flag() {
+    for code in (33_u8..127).map(|byte| KeyCode::Char(char::from(byte))) {
+        for mut model in [at_the_flip(), model()] {
+            for effect in press(&mut model, code) {
+                assert!(!matches!(effect, Effect::Apply(_)), "{code:?}");
+            }
+        }
+    }
+    let mut model = at_the_flip();
+    for code in [KeyCode::Enter, KeyCode::Enter, KeyCode::Enter] {
+        assert!(!press(&mut model, code).iter().any(|one| matches!(one, Effect::Apply(_))));
+    }
+}
+
+#[test]
+fn a_read_only_session_plans_nothing() {
+    let mut model = at_the_flip();
+    model.read_only = true;
+    assert_eq!(press(&mut model, KeyCode::Enter).len(), 0);
+    assert!(model.toast.as_ref().is_some_and(|toast| toast.text.contains("read-only")));
+}
+
+#[test]
+fn the_walk_stays_where_it_is_and_says_how_long_ago_a_step_changed() {
+    let mut model = at_the_flip();
+    let here = place(&model);
+    for second in NOW + 2..NOW + 40 {
+        look_again(&mut model, second, Some(NOW + 2));
+    }
+    assert_eq!(place(&model), here, "the walk moved by itself");
+    let changed = guide(&model).trail().iter().filter(|step| step.changed_at.is_some()).count();
+    assert!(changed > 0);
+    let shown = screen(&model, 100, 30);
+    assert!(
+        shown.contains("CHANGED SINCE") && shown.contains("changed ") && shown.contains(" ago"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn back_skip_note_and_hand_over_work_from_the_keyboard() {
+    let mut model = model();
+    keys(&mut model, "dl");
+    press(&mut model, KeyCode::Enter);
+    let second = place(&model);
+    keys(&mut model, "b");
+    assert_eq!(place(&model), "triage/who");
+    keys(&mut model, "b");
+    assert!(model.toast.as_ref().is_some_and(|toast| toast.text.contains("began")));
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(place(&model), second);
+    press(&mut model, KeyCode::Esc);
+    keys(&mut model, "l");
+    assert_eq!(place(&model), second, "the walk is kept when its screen is left");
+
+    // A skip wants a reason.
+    press(&mut model, KeyCode::Down);
+    keys(&mut model, "s");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(place(&model), second);
+    keys(&mut model, "s");
+    keys(&mut model, "billing says so");
+    let effects = press(&mut model, KeyCode::Enter);
+    assert!(
+        matches!(&effects[..], [Effect::Journal(Entry::Note(text))] if text.contains("billing says so"))
+    );
+    let skipped = guide(&model).trail().last().expect("a step");
+    assert_eq!((skipped.skipped, skipped.by.as_deref()), (true, Some(PERSON)));
+
+    keys(&mut model, "n");
+    keys(&mut model, "paged them");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(guide(&model).notes(), ["alice: paged them"]);
+
+    keys(&mut model, "H");
+    keys(&mut model, "no colon here");
+    assert_eq!(press(&mut model, KeyCode::Enter).len(), 0);
+    assert_eq!(guide(&model).hand_overs().len(), 0);
+    keys(&mut model, "H");
+    keys(&mut model, "bob: watch the meter");
+    let effects = press(&mut model, KeyCode::Enter);
+    let [Effect::Journal(_), Effect::SaveWalk(page)] = effects.as_slice() else {
+        panic!("{effects:?}")
+    };
+    let opened = Walk::read(page, runbook::embedded(), DateTime::UNIX_EPOCH).expect("a walk");
+    assert_eq!(opened.hand_overs()[0].to, "bob");
+    assert_eq!(opened.trail(), guide(&model).trail());
+    let now = model.now;
+    let effects =
+        update(&mut model, Msg::WalkSaved(Ok("/state/walks/x.walk.json".to_owned())), now);
+    assert!(
+        matches!(&effects[..], [Effect::Journal(Entry::Note(text))] if text.contains("x.walk.json"))
+    );
+    assert!(screen(&model, 120, 30).contains("/state/walks/x.walk.json"));
+}
+
+#[test]
+fn a_walk_that_was_handed_over_is_gone_on_with() {
+    let mut first = model();
+    keys(&mut first, "dl");
+    press(&mut first, KeyCode::Enter);
+    let page = guide(&first).write("alice", wall(NOW));
+    let mut next = model();
+    next.handed =
+        Some(Walk::read(&page, runbook::embedded(), DateTime::UNIX_EPOCH).expect("a walk"));
+    keys(&mut next, "dl");
+    assert_eq!(place(&next), place(&first));
+    assert_eq!(guide(&next).trail()[0].at, guide(&first).trail()[0].at);
+    press(&mut next, KeyCode::Enter);
+    let times: Vec<_> = guide(&next).trail().iter().map(|step| step.at).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn w_and_h_say_why_and_how() {
+    let mut model = model();
+    keys(&mut model, "dl");
+    insta::assert_snapshot!("guide-80x24", screen(&model, 80, 24));
+    keys(&mut model, "w");
+    let shown = screen(&model, 100, 40);
+    assert!(shown.contains("it tells apart:") && shown.contains("triage/who"), "{shown}");
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Enter);
+    press(&mut model, KeyCode::Esc);
+    keys(&mut model, "h");
+    insta::assert_snapshot!("how-100x40", screen(&model, 100, 40));
+    let shown = screen(&model, 100, 60);
+    for words in ["the triage:", "1 ", "the walk:", "triage/who", "missing:", "reset_s"] {
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+}
+
+#[test]
+fn small_and_odd_screens_do_not_panic() {
+    let mut model = at_the_flip();
+    for (width, height) in [(40, 10), (44, 12), (60, 16), (200, 60), (30, 40), (1, 1)] {
+        screen(&model, width, height);
+    }
+    for overlay in ["w", "h", "H", "s"] {
+        keys(&mut model, overlay);
+        screen(&model, 40, 10);
+        press(&mut model, KeyCode::Esc);
+    }
+}

@@ -228,6 +228,7 @@ pub const CATALOGUE: &[Definition] = &[
     row("retries_denied_rps", Unit::PerSecond, "Retry clock", "retries that the gate refused to make"),
     row("layer_multiplication", Unit::Ratio, "Work", "map from client layer to its calls per call of the layer above"),
     row("retries_share", Unit::Ratio, "Work", "attempts after the first, of all attempts"),
+    row("retried_originals_share", Unit::Ratio, "Work", "originals that needed two attempts or more, of those with one at least"),
     row("own_tpm_headroom", Unit::Ratio, "Quota", "what our own token budget has left"),
     row("own_rpm_headroom", Unit::Ratio, "Quota", "what our own request budget has left"),
     row("provider_refused_rps", Unit::PerSecond, "Refusals", "429 and 503 answers of the provider"),

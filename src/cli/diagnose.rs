@@ -13,8 +13,8 @@ use serde_json::Value as Json;
 use super::scrape::duration;
 use super::{live, out};
 use crate::diagnosis::{
-    Diagnoser, Evidence, HEALTHY, INSUFFICIENT, Library, Ranked, Standing, Step, Truth, Verdict,
-    diagnose_once, snapshot_from_json, verdict_to_json,
+    Diagnoser, Evidence, HEALTHY, INSUFFICIENT, Library, Onset, Ranked, Standing, Step, Truth,
+    Verdict, diagnose_once, snapshot_from_json, verdict_to_json,
 };
 use crate::incident::recording::Replay;
 use crate::runbook;
@@ -197,6 +197,11 @@ pub(super) fn in_words(verdict: &Verdict, library: &Arc<Library>) -> String {
     }
     lines.push("evidence".to_owned());
     lines.extend(verdict.evidence.iter().map(evidence_line));
+    if !verdict.onsets.is_empty() {
+        lines.push("first movers".to_owned());
+        let line = |one: &Onset| format!("  {:>4.0} s ago  {one}", one.ago_s);
+        lines.extend(verdict.onsets.iter().map(line));
+    }
     let also: Vec<String> = verdict
         .also
         .iter()

@@ -9,9 +9,11 @@ use crate::signal::{Mono, Snapshot};
 use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
-use super::history::{Readings, Ring, Single};
+use super::history::{Readings, Single};
+use super::onset::Onset;
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
+use super::ring::Ring;
 use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
@@ -77,7 +79,7 @@ impl Diagnoser {
                 }
             }
         }
-        let ring = Ring::new(watch.paths());
+        let ring = Ring::new(watch.paths()).following(&watch.movers());
         let facts = Facts { places: Arc::new(places), evidence: Vec::new() };
         Self { library, watch, ring, facts }
     }
@@ -96,7 +98,8 @@ impl Diagnoser {
         at: Mono,
     ) -> Verdict {
         self.see(snapshot, instances, at);
-        conclude(&self.library, &self.facts, self.ring.newest())
+        let onsets = self.onsets();
+        Verdict { onsets, ..conclude(&self.library, &self.facts, self.ring.newest()) }
     }
 
     /// The same without a verdict: for what leads up to a moment that is to be judged.
@@ -124,6 +127,13 @@ impl Diagnoser {
     #[must_use]
     pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
         self.ring.changes()
+    }
+
+    /// When the key signals moved within the last quarter of an hour, the first mover first; at most
+    /// [`super::ONSETS_MAX`].
+    #[must_use]
+    pub fn onsets(&self) -> Vec<Onset> {
+        self.ring.onsets()
     }
 
     /// Takes in snapshots from before the first step, oldest first, as the past to compare with.
@@ -186,6 +196,7 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         runbook: library.book(&named).map(|book| book.id.clone()),
         plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
         notes,
+        onsets: Vec::new(),
         cause: named,
     }
 }

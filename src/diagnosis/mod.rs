@@ -7,10 +7,14 @@ mod engine;
 mod evaluate;
 mod expr;
 mod history;
+mod onset;
+mod openings;
 mod predicate;
 mod rank;
 mod reach;
+mod ring;
 mod tree;
+mod trend;
 mod verdict;
 mod wire;
 
@@ -22,12 +26,14 @@ pub use engine::{
 };
 pub use evaluate::{Hold, Watch, evaluate};
 pub use expr::{Expr, ExprError};
-pub use history::{Gap, Read, Readings, Ring, STALE_AFTER_S, Single};
+pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
+pub use onset::{ONSETS_MAX, Onset};
 pub use predicate::{
-    Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Window,
+    Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Turn, Way, Window,
 };
 pub use rank::{Score, Seen, score};
 pub use reach::{Reach, Within, reach};
+pub use ring::Ring;
 pub use tree::{
     Action, Book, Branch, Cause, Goto, Grounds, Hypothesis, Library, LibraryError, Node, Outcome,
     Step, TRIAGE, UNDO, Undo, evidence_names,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::onset::Onset;
+
 /// How sure a verdict is. Ordered from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
@@ -191,6 +193,8 @@ pub struct Verdict {
     pub plan: Option<String>,
     /// Remarks, such as a clamped value or `at-limit`.
     pub notes: Vec<String>,
+    /// When the key signals moved, the first mover first; empty without a history.
+    pub onsets: Vec<Onset>,
 }
 
 #[cfg(test)]

@@ -43,6 +43,19 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         .iter()
         .map(|missing| json!({"signal": missing.signal, "reason": missing.reason}))
         .collect();
+    let onsets: Vec<Json> = verdict
+        .onsets
+        .iter()
+        .map(|onset| {
+            json!({
+                "signal": &*onset.signal,
+                "moved": onset.way.moved(),
+                "ago_s": onset.ago_s,
+                "from": onset.from,
+                "to": onset.to,
+            })
+        })
+        .collect();
     json!({
         "cause": verdict.cause,
         "standing": verdict.standing.word(),
@@ -57,6 +70,7 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         "runbook": verdict.runbook,
         "plan": verdict.plan,
         "notes": verdict.notes,
+        "onsets": onsets,
     })
 }
 

@@ -406,6 +406,7 @@ mod tests {
             runbook: None,
             plan: None,
             notes: Vec::new(),
+            onsets: Vec::new(),
         }
     }
 

@@ -17,6 +17,12 @@ use super::predicate::{Turn, Way, Window};
 pub const STALE_AFTER_S: f64 = 300.0;
 pub(super) const QUARTER: Duration = Duration::from_mins(15);
 pub(super) const HOUR: Duration = Duration::from_hours(1);
+/// What the names of past values end with, and how long ago that was.
+const PAST_NAMES: [(&str, Duration); 4] =
+    [("_15m_ago", QUARTER), ("_1h_ago", HOUR), ("_baseline", HOUR), ("_baseline_s", HOUR)];
+/// Signals that are relative to their own usual level, and whose level it is.
+const RELATIVE: [(&str, &str); 2] =
+    [("stage_slowdown", "stages_p95_s"), ("spend_rate_x_baseline", "spend_rate_x_baseline")];
 /// Signals in a row of which each is absent because another is.
 const CHAIN_MAX: usize = 4;
 
@@ -256,4 +262,12 @@ pub(super) fn past_by_name(
         .iter()
         .find_map(|suffix| newest(snapshot, &format!("{path}{suffix}")).ok())
         .ok_or(Gap::NoBaseline(None))
+}
+
+/// The signal whose past a path holds by its name, and how long ago that was.
+pub(super) fn past_of(path: &str) -> Option<(&str, Duration)> {
+    let relative = RELATIVE.iter().find(|(name, _)| *name == path);
+    relative.map(|(_, of)| (*of, HOUR)).or_else(|| {
+        PAST_NAMES.iter().find_map(|(suffix, ago)| Some((root(path).strip_suffix(suffix)?, *ago)))
+    })
 }

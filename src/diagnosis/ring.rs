@@ -10,7 +10,7 @@ use crate::signal::{Mono, Quality, Value};
 use super::change::{Change, ChangeWatch, InstanceCount};
 use super::derive::Completed;
 use super::history::{
-    Course, Gap, HOUR, QUARTER, Read, Readings, Sequence, newest, newest_value, past_by_name, root,
+    Course, Gap, Read, Readings, Sequence, newest, newest_value, past_by_name, past_of,
 };
 use super::onset::{Onset, Onsets, sense};
 use super::openings::Openings;
@@ -25,13 +25,6 @@ const MAX_READINGS: usize = 4_000;
 const SPACING_MAX: Duration = Duration::from_mins(1);
 /// How much of a window has to be known, in fifths.
 const FIFTHS: u32 = 4;
-
-/// What the names of past values end with, and how long ago that was.
-const PAST_NAMES: [(&str, Duration); 4] =
-    [("_15m_ago", QUARTER), ("_1h_ago", HOUR), ("_baseline", HOUR), ("_baseline_s", HOUR)];
-/// Signals that are relative to their own usual level, and whose level it is.
-const RELATIVE: [(&str, &str); 2] =
-    [("stage_slowdown", "stages_p95_s"), ("spend_rate_x_baseline", "spend_rate_x_baseline")];
 
 /// When a snapshot was taken, and how long before that it stands for.
 #[derive(Clone, Copy, Debug)]
@@ -171,15 +164,20 @@ impl Ring {
         self.ticks.partition_point(|tick| tick.at <= moment)
     }
 
+    /// The mean of what is known from one moment to another; the first itself is outside.
+    fn mean(&self, column: &Column, from: Mono, to: Mono) -> Option<f64> {
+        let (first, end) = (self.after(from), self.after(to));
+        let known = column.numbers.range(first..end.max(first)).filter(|number| !number.is_nan());
+        let (sum, count) = known.fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
+        (count > 0.0).then(|| sum / count)
+    }
+
     /// The mean over the `span` that ends at `to`, and how much of it is known; the moment at its
     /// very beginning is outside.
-    fn mean(&self, column: &Column, span: Duration, to: Mono) -> Option<(f64, Duration)> {
+    fn window(&self, column: &Column, span: Duration, to: Mono) -> Option<(f64, Duration)> {
         // Seconds of the clock before its start are no part of any window.
         let from = to - span;
-        let first = match span > to.since_start() {
-            true => 0,
-            false => self.after(from),
-        };
+        let first = if span > to.since_start() { 0 } else { self.after(from) };
         let (mut sum, mut count, mut covered) = (0.0, 0.0, Duration::ZERO);
         for (tick, number) in self.ticks.range(first..).zip(column.numbers.range(first..)) {
             let begins = (tick.at - tick.covers).max(from);
@@ -246,40 +244,23 @@ impl Ring {
     /// Means of equal parts of the last `span`, none shorter than what a reading is taken over.
     fn levels(&self, column: &Column, span: Duration) -> Result<Vec<Option<f64>>, Gap> {
         let window_s = self.newest.snapshot.window_s.clamp(1.0, SPACING_MAX.as_secs_f64());
-        let fits = (1..=trend::LEVELS).rev().find(|parts| {
-            let parts = u32::try_from(*parts).unwrap_or(u32::MAX);
-            (span / parts).as_secs_f64() >= window_s
-        });
-        let Some(parts) = fits.filter(|parts| *parts >= trend::LEVELS_MIN) else {
-            let (span_s, window_s) = (span.as_secs(), window_s);
-            return Err(Gap::Thin(format!(
-                "{span_s} s hold too few readings over {window_s:.0} s"
-            )));
+        let each_s = (span / trend::LEVELS).as_secs_f64().max(window_s);
+        let count = (1..=trend::LEVELS)
+            .rev()
+            .find(|count| f64::from(*count) * each_s <= span.as_secs_f64() + 1e-6)
+            .filter(|count| *count >= trend::LEVELS_MIN)
+            .ok_or_else(|| {
+                let span_s = span.as_secs();
+                Gap::Thin(format!("{span_s} s hold too few readings over {window_s:.0} s"))
+            })?;
+        let each = span / count;
+        let level = |place: u32| {
+            let (from, to) =
+                (self.now - each * (count - place), self.now - each * (count - place - 1));
+            self.mean(column, from, to)
         };
-        let from = self.now - span;
-        let part_s = span.as_secs_f64() / f64::from(u32::try_from(parts).unwrap_or(u32::MAX));
-        let mut sums = vec![(0.0, 0.0); parts];
-        let first = self.after(from);
-        for (tick, number) in self.ticks.range(first..).zip(column.numbers.range(first..)) {
-            let into_s = tick.at.saturating_since(from).as_secs_f64();
-            if !number.is_nan() {
-                let (sum, count) = &mut sums[part(into_s, part_s, parts)];
-                *sum += number;
-                *count += 1.0;
-            }
-        }
-        Ok(sums.iter().map(|(sum, count)| (*count > 0.0).then(|| sum / count)).collect())
+        Ok((0..count).map(level).collect())
     }
-}
-
-/// The part that a moment lies in; its very end belongs to it.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a few parts of an hour"
-)]
-fn part(into_s: f64, part_s: f64, parts: usize) -> usize {
-    ((into_s / part_s).ceil().max(1.0) as usize - 1).min(parts - 1)
 }
 
 impl Readings for Ring {
@@ -288,12 +269,17 @@ impl Readings for Ring {
             self.holds(of, ago)?;
         }
         let Some(column) = self.column(path) else {
-            return newest(&self.newest.snapshot, path);
+            // The newest is there though its past is not kept; a mean of it would be no mean.
+            let read = newest(&self.newest.snapshot, path);
+            return read.and_then(|read| match window {
+                Window::Fast => Ok(read),
+                Window::Span(_) => Err(Gap::NoData(None)),
+            });
         };
         let Window::Span(span) = window else {
             return column.newest.clone().ok_or_else(|| self.gap(path));
         };
-        let (mean, covered) = self.mean(column, span, self.now).ok_or_else(|| self.gap(path))?;
+        let (mean, covered) = self.window(column, span, self.now).ok_or_else(|| self.gap(path))?;
         self.warmed_up(span)?;
         enough(covered, span)?;
         Ok(column.told(mean))
@@ -302,24 +288,22 @@ impl Readings for Ring {
     fn number_ago(&self, path: &str, window: Window, ago: Duration) -> Result<Read<f64>, Gap> {
         let fast = Duration::from_secs_f64(self.newest.snapshot.window_s.clamp(1.0, 60.0));
         let to = self.now - ago;
-        let Some(column) = self.column(path) else {
-            return past_by_name(&self.newest.snapshot, path, ago);
-        };
+        let column = self.column(path);
+        let spacing = column.map_or(Duration::ZERO, |column| self.spacing(column, to));
         let span = match window {
-            Window::Fast => (fast / 4).max(self.spacing(column, to)),
+            Window::Fast => (fast / 4).max(spacing),
             Window::Span(span) => span,
         };
         self.holds(path, ago + span)?;
-        let own = match self.mean(column, span, to) {
-            _ if self.watched() < ago => Err(Gap::NoBaseline(None)),
+        let mean = column
+            .filter(|_| self.watched() >= ago)
+            .and_then(|column| Some((column, self.window(column, span, to)?)));
+        let own = match mean {
             None => Err(Gap::NoBaseline(None)),
-            Some((mean, _)) if window == Window::Fast => Ok(mean),
-            Some((mean, covered)) => enough(covered, span).map(|()| mean),
+            Some((column, (mean, _))) if window == Window::Fast => Ok(column.told(mean)),
+            Some((column, (mean, covered))) => enough(covered, span).map(|()| column.told(mean)),
         };
-        match own {
-            Ok(mean) => Ok(column.told(mean)),
-            Err(gap) => past_by_name(&self.newest.snapshot, path, ago).map_err(|_| gap),
-        }
+        own.or_else(|gap| past_by_name(&self.newest.snapshot, path, ago).map_err(|_| gap))
     }
 
     fn value(&self, path: &str) -> Result<Read<Value>, Gap> {
@@ -335,7 +319,8 @@ impl Readings for Ring {
         }
         self.warmed_up(span)?;
         self.holds(path, span)?;
-        let covered = self.mean(column, span, self.now).map_or(Duration::ZERO, |(_, known)| known);
+        let covered =
+            self.window(column, span, self.now).map_or(Duration::ZERO, |(_, known)| known);
         if covered * 2 < span {
             return Err(thin(covered, span));
         }
@@ -378,14 +363,6 @@ fn enough(covered: Duration, span: Duration) -> Result<(), Gap> {
 
 fn thin(covered: Duration, span: Duration) -> Gap {
     Gap::Thin(format!("{} s of {} s are known", covered.as_secs(), span.as_secs()))
-}
-
-/// The signal whose past a path holds by its name, and how long ago that was.
-fn past_of(path: &str) -> Option<(&str, Duration)> {
-    let relative = RELATIVE.iter().find(|(name, _)| *name == path);
-    relative.map(|(_, of)| (*of, HOUR)).or_else(|| {
-        PAST_NAMES.iter().find_map(|(suffix, ago)| Some((root(path).strip_suffix(suffix)?, *ago)))
-    })
 }
 
 /// A distance in the words of a reason.

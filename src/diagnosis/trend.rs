@@ -17,9 +17,9 @@ use super::history::{Course, Gap};
 use super::predicate::Way;
 
 /// Levels that a span is thinned to.
-pub(super) const LEVELS: usize = 20;
+pub(super) const LEVELS: u32 = 20;
 /// With fewer levels the test cannot reach [`LEAST_Z`] unless every pair agrees.
-pub(super) const LEVELS_MIN: usize = 10;
+pub(super) const LEVELS_MIN: u32 = 10;
 /// One chance in two thousand that noise gives this, one-sided. A predicate is asked every second,
 /// but levels of ten minutes are new every ten minutes only.
 const LEAST_Z: f64 = 3.29;
@@ -35,7 +35,8 @@ const LEAST_STEP: f64 = 0.05;
 /// [`Gap::Thin`] when fewer than half of the levels, or none of a quarter, are known.
 pub(super) fn judge(levels: &[Option<f64>], way: Way, floor: f64) -> Result<Course, Gap> {
     let known: Vec<f64> = levels.iter().flatten().copied().collect();
-    if known.len() < LEVELS_MIN || known.len() * 2 < levels.len() {
+    let least = usize::try_from(LEVELS_MIN).unwrap_or(usize::MAX);
+    if known.len() < least || known.len() * 2 < levels.len() {
         let (some, all) = (known.len(), levels.len());
         return Err(Gap::Thin(format!("{some} of {all} levels are known")));
     }

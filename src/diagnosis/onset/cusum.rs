@@ -87,7 +87,7 @@ struct Level {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    sum: f64,
+    so_far: f64,
     /// When it left zero.
     since: Option<Mono>,
     run: u32,
@@ -97,8 +97,8 @@ impl Sum {
     fn step(&mut self, beyond: f64, slack: f64, dt: f64, at: Mono) {
         let excess = (beyond - slack).min(CLIP * slack);
         self.run = if excess > 0.0 { self.run + 1 } else { 0 };
-        self.sum += excess * dt;
-        if self.sum <= 0.0 {
+        self.so_far += excess * dt;
+        if self.so_far <= 0.0 {
             *self = Self::default();
         } else {
             self.since.get_or_insert(at);
@@ -239,8 +239,8 @@ impl Level {
         self.noise += (dt / NOISE_S).min(1.0) * (off - self.noise);
         let bound = HOLD_S * slack;
         let passed = |way: &Way| {
-            let Sum { sum, run, .. } = self.sums[index(*way)];
-            sum > bound && run >= RUN
+            let Sum { so_far, run, .. } = self.sums[index(*way)];
+            so_far > bound && run >= RUN
         };
         let alarm = WAYS.map(|(way, _)| way).into_iter().find(passed);
         if alarm.is_none() && self.sums.iter().all(|sum| sum.since.is_none()) {

@@ -10,14 +10,11 @@ fn at(seconds: f64) -> Mono {
     Mono::from_secs_f64(seconds)
 }
 
-/// Plays seconds `from..to` into the onsets: each signal's value, `None` where it is not known.
-fn play(
-    onsets: &mut Onsets,
-    from: u32,
-    to: u32,
-    step: u32,
-    signals: &[(&str, &dyn Fn(f64) -> Option<f64>)],
-) {
+/// A signal and its value at each second, `None` where it is not known.
+type Played<'a> = (&'a str, &'a dyn Fn(f64) -> Option<f64>);
+
+/// Plays seconds `from..to` into the onsets.
+fn play(onsets: &mut Onsets, from: u32, to: u32, step: u32, signals: &[Played<'_>]) {
     for second in (from..to).step_by(step as usize).map(f64::from) {
         let mut snapshot = Snapshot::new("scope", 10.0);
         for (name, value) in signals {
@@ -29,7 +26,7 @@ fn play(
     }
 }
 
-fn told(signals: &[(&str, &dyn Fn(f64) -> Option<f64>)], to: u32) -> Vec<String> {
+fn told(signals: &[Played<'_>], to: u32) -> Vec<String> {
     let mut onsets = Onsets::default();
     play(&mut onsets, 0, to, 1, signals);
     let line = |one: &Onset| format!("{:.0} {one}", one.at.as_secs_f64());

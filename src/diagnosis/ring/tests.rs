@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::diagnosis::derive::complete;
-use crate::diagnosis::history::Single;
+use crate::diagnosis::history::{HOUR, QUARTER, Single};
 use crate::signal::Snapshot;
 
 fn at(seconds: f64) -> Mono {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir::diagnosis::{Diagnoser, Standing, Verdict};
+use weir::diagnosis::{Diagnoser, Standing, Verdict, Way, verdict_to_json};
 use weir::runbook;
 use weir::signal::{Mono, Snapshot, Value};
 
@@ -172,4 +172,28 @@ fn after_the_cure_demand_is_above_capacity() {
         assert_eq!(verdict.standing, Standing::Confirmed, "at {t}\n{story}");
     }
     assert!(verdicts.iter().skip(14).all(|(_, v)| v.cause != "healthy"), "{story}");
+}
+
+#[test]
+fn the_first_mover_of_the_storm_is_the_load() {
+    let verdicts = play(ONSET_S + 60, None);
+    let (_, last) = verdicts.last().expect("played");
+    let first = last.onsets.first().expect("the load tripled");
+    assert_eq!((&*first.signal, first.way), ("originals_rps", Way::Up), "{:?}", last.onsets);
+    let off = first.at.as_secs_f64() - f64::from(ONSET_S);
+    assert!((0.0..=2.0).contains(&off), "{off}");
+    let times = last.onsets.iter().map(|one| one.at);
+    assert!(times.is_sorted(), "{:?}", last.onsets);
+    let refused = last.onsets.iter().position(|one| &*one.signal == "provider_429_rps");
+    assert!(refused.is_some_and(|place| place > 0), "{:?}", last.onsets);
+    let json = &verdict_to_json(last)["onsets"][0];
+    assert_eq!(
+        (json["signal"].as_str(), json["moved"].as_str()),
+        (Some("originals_rps"), Some("rose"))
+    );
+    let ago = json["ago_s"].as_f64().expect("a number");
+    assert!((57.0..=60.0).contains(&ago), "{ago}");
+    assert!(json["from"].as_f64() < json["to"].as_f64());
+    let calm = &verdicts[usize::try_from(ONSET_S).expect("positive") - 1].1;
+    assert!(calm.onsets.is_empty(), "{:?}", calm.onsets);
 }

@@ -28,6 +28,11 @@ pub(super) fn in_words(verdict: &Verdict, library: &Library) -> String {
     }
     lines.push("evidence".to_owned());
     lines.extend(verdict.evidence.iter().map(|one| format!("  {}", evidence_line(one))));
+    if !verdict.onsets.is_empty() {
+        lines.push("first movers".to_owned());
+        let line = |one: &Onset| format!("  {:>4.0} s ago  {one}", one.ago_s);
+        lines.extend(verdict.onsets.iter().map(line));
+    }
     let standing = verdict.also.iter().filter(|one| one.standing >= Standing::Contradicted);
     let also: Vec<String> = standing.map(|one| also(one, &verdict.cause)).collect();
     if !also.is_empty() {

@@ -130,6 +130,7 @@ const FROM_RECORDS: &[(&str, &str)] = &[
     ("top_tenant_share", "tenants"),
     ("others_refused_share", "tenants"),
     ("cooldown_share", "cooldown"),
+    ("retried_originals_share", "attempts_histogram"),
 ];
 
 fn is_share(name: &str) -> bool {
@@ -251,11 +252,30 @@ fn from_records(snapshot: &mut Snapshot) {
     {
         found.push(("stage_slowdown", stage_slowdown(now, usual), "stages_p95_s"));
     }
+    if let Some(Value::Map(counts)) = snapshot.value("attempts_histogram")
+        && let Some(share) = retried_share(counts)
+    {
+        found.push(("retried_originals_share", share, "attempts_histogram"));
+    }
     for (name, value, part) in found {
         if snapshot.get(name).is_none() && value.is_finite() {
             insert(snapshot, name, value, Quality::Inferred, &[part]);
         }
     }
+}
+
+/// Originals with two attempts or more, of those with one at least. Keys begin with a number of
+/// attempts (`1`, `2`, `3+`); one that does not, or a bar that is no number, leaves it unknown.
+fn retried_share(counts: &BTreeMap<String, Value>) -> Option<f64> {
+    let (mut retried, mut all) = (0.0, 0.0);
+    for (key, count) in counts {
+        let digits = key.find(|c: char| !c.is_ascii_digit()).unwrap_or(key.len());
+        let attempts: u32 = key[..digits].parse().ok()?;
+        let count = count.as_number()?;
+        all += if attempts > 0 { count } else { 0.0 };
+        retried += if attempts > 1 { count } else { 0.0 };
+    }
+    (all > 0.0).then(|| retried / all)
 }
 
 fn field(entry: &Value, name: &str) -> Option<f64> {
@@ -324,6 +344,22 @@ mod tests {
         check(&provider[..2], "provider_refused_share", Quality::LowerBound);
         check(&[("gate_503_rps", 1.0)], "gate_refused_rps", Quality::LowerBound);
         check(&[("gate_503_rps", 1.0), ("shed_rps", 2.0)], "gate_refused_rps", Quality::Inferred);
+    }
+
+    #[test]
+    fn a_histogram_of_attempts_says_how_many_were_retried() {
+        let check = |bars: &[(&str, f64)], expected: Option<f64>| {
+            let bars = bars.iter().map(|(key, count)| ((*key).to_owned(), Value::Number(*count)));
+            let mut given = snapshot(&[]);
+            given.set("attempts_histogram", Value::Map(bars.collect()), &Arc::from("test"));
+            let done = complete(&given).snapshot;
+            assert_eq!(done.number("retried_originals_share"), expected, "{given:?}");
+        };
+        check(&[("1", 60.0), ("2", 30.0), ("3+", 10.0)], Some(0.4));
+        check(&[("0", 50.0), ("1", 10.0)], Some(0.0));
+        check(&[("0", 50.0)], None);
+        check(&[("many", 50.0), ("1", 10.0)], None);
+        assert_eq!(complete(&snapshot(&[])).snapshot.number("retried_originals_share"), None);
     }
 
     #[test]

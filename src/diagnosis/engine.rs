@@ -10,9 +10,11 @@ use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
 use super::fetch::fetch;
-use super::history::{Readings, Ring, Single};
+use super::history::{Readings, Single};
+use super::onset::Onset;
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
+use super::ring::Ring;
 use super::role::Roles;
 use super::sentence::fill;
 use super::settling::Settling;
@@ -109,7 +111,7 @@ impl Diagnoser {
                 }
             }
         }
-        let ring = Ring::new(watch.paths());
+        let ring = Ring::new(watch.paths()).following(&watch.movers());
         let facts = Facts { places: Arc::new(places), ..Facts::default() };
         Self { library, watch, ring, settling: Settling::default(), facts }
     }
@@ -128,7 +130,8 @@ impl Diagnoser {
         at: Mono,
     ) -> Verdict {
         self.see(snapshot, instances, at);
-        conclude(&self.library, &self.facts, self.ring.newest())
+        let onsets = self.onsets();
+        Verdict { onsets, ..conclude(&self.library, &self.facts, self.ring.newest()) }
     }
 
     /// The same without a verdict: for what leads up to a moment that is to be judged.
@@ -161,6 +164,13 @@ impl Diagnoser {
     #[must_use]
     pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Arc<Change>> {
         self.ring.changes()
+    }
+
+    /// When the key signals moved within the last quarter of an hour, the first mover first; at most
+    /// [`super::ONSETS_MAX`].
+    #[must_use]
+    pub fn onsets(&self) -> Vec<Onset> {
+        self.ring.onsets()
     }
 
     /// Takes in snapshots from before the first step, oldest first, as the past to compare with.
@@ -231,6 +241,7 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
         notes,
         toll: toll(&completed.snapshot),
+        onsets: Vec::new(),
         cause: named,
     }
 }

@@ -1,13 +1,14 @@
 //! Evaluates predicates against readings and keeps their `for` and `clear` state. Reads no clock:
 //! the moment is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::signal::{Mono, Quality, Value};
 
-use super::history::{Gap, Read, Readings};
-use super::predicate::{Bound, Op, Operand, Predicate, Test, Window};
+use super::history::{Course, Gap, Read, Readings, Sequence};
+use super::onset::Short;
+use super::predicate::{Bound, Op, Operand, Predicate, Test, Turn, Way, Window};
 use super::verdict::{Evidence, Truth};
 
 /// A comparison survives this long without data before it has to hold anew.
@@ -82,15 +83,18 @@ impl Watch {
 
     /// The paths of every number that the predicates read.
     #[must_use]
-    pub fn paths(&self) -> std::collections::BTreeSet<String> {
-        let paths = |predicate: &Predicate| match &predicate.test {
-            Test::Compare { left, bound: Bound::Scaled { operand, .. }, .. } => {
-                vec![left.signal.clone(), operand.signal.clone()]
-            }
-            Test::Compare { left, .. } => vec![left.signal.clone()],
-            Test::Is { .. } | Test::Codes { .. } => Vec::new(),
-        };
-        self.predicates.iter().flat_map(paths).collect()
+    pub fn paths(&self) -> BTreeSet<String> {
+        let of_numbers = |one: &&Predicate| !matches!(one.test, Test::Is { .. });
+        let numbers = self.predicates.iter().filter(of_numbers);
+        numbers.flat_map(Predicate::paths).map(str::to_owned).collect()
+    }
+
+    /// The paths of the signals whose order of onset is asked for.
+    #[must_use]
+    pub fn movers(&self) -> BTreeSet<String> {
+        let of_orders = |one: &&Predicate| matches!(one.test, Test::Order { .. });
+        let orders = self.predicates.iter().filter(of_orders);
+        orders.flat_map(Predicate::paths).map(str::to_owned).collect()
     }
 
     /// Evaluates everything at `at`, in the order in which it was added. Names are left empty.
@@ -180,6 +184,38 @@ fn look(predicate: &Predicate, readings: &dyn Readings) -> Look {
             }
             Err(gap) => unknown(gap, None, Some(*share)),
         },
+        Test::Trend { signal, way, span } => trend(signal, *way, *span, readings),
+        Test::Order { first, then } => order(first, then, readings),
+    }
+}
+
+/// The level at the end against that at the beginning.
+fn trend(signal: &str, way: Way, span: Duration, readings: &dyn Readings) -> Look {
+    match readings.trend(signal, way, span) {
+        Ok(read) => {
+            let Course { from, to, holds } = read.value;
+            Look {
+                value: Some(to),
+                threshold: Some(from),
+                outcome: Ok((holds, holds)),
+                meta: Some(bare(read)),
+                remark: Some(format!("from {} to {}", Short(from), Short(to))),
+            }
+        }
+        Err(gap) => unknown(gap, None, None),
+    }
+}
+
+fn order(first: &Turn, then: &Turn, readings: &dyn Readings) -> Look {
+    match readings.sequence(first, then) {
+        Ok(Sequence { holds, seen }) => Look {
+            value: None,
+            threshold: None,
+            outcome: Ok((holds, holds)),
+            meta: None,
+            remark: Some(seen),
+        },
+        Err(gap) => unknown(gap, None, None),
     }
 }
 
@@ -264,133 +300,4 @@ fn word_of(value: &Value) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::diagnosis::derive::complete;
-    use crate::diagnosis::history::{Ring, Single};
-    use crate::signal::Snapshot;
-    use proptest::prelude::*;
-    use std::sync::Arc;
-
-    fn at(seconds: f64) -> Mono {
-        Mono::from_secs_f64(seconds)
-    }
-
-    fn once(text: &str, signals: &[(&str, Value)]) -> Evidence {
-        let mut snapshot = Snapshot::new("scope", 60.0);
-        for (name, value) in signals {
-            snapshot.set(name, value.clone(), &Arc::from("test"));
-        }
-        let predicate = Predicate::parse(text).expect(text);
-        let done = complete(&snapshot);
-        evaluate(&predicate, &mut Hold::default(), &Single(&done), at(0.0))
-    }
-
-    #[test]
-    fn predicates_are_true_false_or_unknown() {
-        let number = Value::Number;
-        let breaker = Value::Map(BTreeMap::from([("state".into(), Value::Text("open".into()))]));
-        let codes = Value::Map(BTreeMap::from([("insufficient_quota".into(), number(9.0))]));
-        let signals = [
-            ("amplification", number(9.0)),
-            ("max_attempts_configured", number(3.0)),
-            ("originals_rps", number(4.0)),
-            ("originals_rps_15m_ago", number(9.0)),
-            ("breaker", breaker),
-            ("error_codes", codes),
-            ("failover_on_429", Value::Bool(false)),
-        ];
-        let check = |text: &str, expected: Truth| {
-            assert_eq!(once(text, &signals).state, expected, "{text}");
-        };
-        check("amplification[1m] > 3 for 10m", Truth::True);
-        check("amplification > max_attempts_configured * 1.1", Truth::True);
-        check("amplification > max_attempts_configured * 3", Truth::False);
-        check("amplification > reset_s", Truth::Unknown);
-        check("originals_rps < originals_rps@15m * 0.7", Truth::True);
-        check("originals_rps < originals_rps@1h * 0.7", Truth::Unknown);
-        check("tpm_headroom < 5%", Truth::Unknown);
-        check("breaker.state is open", Truth::True);
-        check("breaker.state is not open", Truth::False);
-        check("cooldown.state is open", Truth::Unknown);
-        check("breaker.state < 3", Truth::Unknown);
-        check("failover_on_429 is false", Truth::True);
-        check("error_codes matching /insufficient_quota/ > 50%", Truth::True);
-        check("error_codes matching /tokens/ > 1%", Truth::False);
-    }
-
-    #[test]
-    fn the_text_value_and_reason_are_kept() {
-        let evidence =
-            once("tpm_headroom[1m] < 5% for 30s", &[("tpm_remaining", Value::Number(1.0))]);
-        assert_eq!(evidence.predicate, "tpm_headroom[1m] < 5% for 30s");
-        assert_eq!(evidence.threshold, Some(0.05));
-        assert_eq!(evidence.reason.as_deref(), Some("no-data: needs tpm_limit"));
-    }
-
-    /// Steps one predicate through (second, value) and returns the states as `T`, `F`, `?`, `p`.
-    fn play(text: &str, values: &[(f64, Option<f64>)]) -> String {
-        let predicate = Predicate::parse(text).expect(text);
-        let mut watch = Watch::default();
-        watch.add(&predicate);
-        let mut ring = Ring::new(watch.paths());
-        let mut states = String::new();
-        for (second, value) in values {
-            let mut snapshot = Snapshot::new("scope", 10.0);
-            if let Some(value) = value {
-                snapshot.set("queue_depth", Value::Number(*value), &Arc::from("test"));
-            }
-            ring.push(Arc::new(complete(&snapshot)), at(*second));
-            let evidence = watch.step(&ring, at(*second)).remove(0);
-            states.push(match (evidence.state, evidence.pending) {
-                (Truth::True, _) => 'T',
-                (Truth::False, _) => 'F',
-                (Truth::Unknown, true) => 'p',
-                (Truth::Unknown, false) => '?',
-            });
-        }
-        states
-    }
-
-    #[test]
-    fn for_counts_at_the_exact_deadline() {
-        let high = |second| (second, Some(9.0));
-        let text = "queue_depth > 5 for 3s";
-        assert_eq!(play(text, &[high(0.0), high(2.999), high(3.0), high(4.0)]), "ppTT");
-        assert_eq!(play(text, &[high(0.0), (2.0, Some(5.0)), high(3.0), high(6.0)]), "pFpT");
-    }
-
-    #[test]
-    fn clear_holds_on_until_its_bound() {
-        let text = "queue_depth > 5 clear 2";
-        let values = [9.0, 4.0, 2.5, 2.0, 4.0].map(Some);
-        let steps: Vec<_> = [0.0, 1.0, 2.0, 3.0, 4.0].into_iter().zip(values).collect();
-        assert_eq!(play(text, &steps), "TTTFF");
-    }
-
-    #[test]
-    fn a_lost_scrape_is_unknown_and_does_not_start_over() {
-        let text = "queue_depth > 5 for 3s";
-        let high = |second| (second, Some(9.0));
-        assert_eq!(play(text, &[high(0.0), (2.0, None), high(4.0)]), "p?T");
-        assert_eq!(play(text, &[high(0.0), (20.0, None), (40.0, None), high(41.0)]), "p??p");
-    }
-
-    proptest! {
-        #[test]
-        fn no_value_panics(
-            value in any::<f64>(),
-            other in any::<f64>(),
-            name in prop::sample::select(vec!["attempts_rps", "tpm_remaining", "amplification"]),
-        ) {
-            let signals = [
-                (name, Value::Number(value)),
-                ("originals_rps", Value::Number(other)),
-                ("tpm_limit", Value::Number(other)),
-            ];
-            for text in ["amplification > 3", "tpm_headroom < 5%", "originals_rps > tpm_limit * -2"] {
-                once(text, &signals);
-            }
-        }
-    }
-}
+mod tests;

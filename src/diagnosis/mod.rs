@@ -9,14 +9,18 @@ mod explain;
 mod expr;
 mod fetch;
 mod history;
+mod onset;
+mod openings;
 mod predicate;
 mod rank;
 mod reach;
+mod ring;
 mod role;
 mod sentence;
 mod settling;
 mod severity;
 mod tree;
+mod trend;
 mod verdict;
 mod ways;
 mod wire;
@@ -32,12 +36,14 @@ pub use evaluate::{Hold, Watch, evaluate};
 pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};
 pub use expr::{Expr, ExprError};
 pub use fetch::fetch;
-pub use history::{Gap, Read, Readings, Ring, STALE_AFTER_S, Single};
+pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
+pub use onset::{ONSETS_MAX, Onset};
 pub use predicate::{
-    Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Window,
+    Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Turn, Way, Window,
 };
 pub use rank::{Score, Seen, score};
 pub use reach::{Reach, Within, reach};
+pub use ring::Ring;
 pub use severity::{Severity, worst_first};
 pub use tree::{
     Action, Book, Branch, Cause, Goto, Grounds, Hypothesis, Library, LibraryError, Node, Outcome,

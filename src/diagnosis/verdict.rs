@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::onset::Onset;
+
 /// How sure a verdict is. Ordered from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
@@ -227,6 +229,8 @@ pub struct Verdict {
     pub notes: Vec<String>,
     /// How much the scope loses, to order several by.
     pub toll: Toll,
+    /// When the key signals moved, the first mover first; empty without a history.
+    pub onsets: Vec<Onset>,
 }
 
 #[cfg(test)]
@@ -248,6 +252,7 @@ impl Verdict {
             plan: None,
             notes: Vec::new(),
             toll: Toll::default(),
+            onsets: Vec::new(),
         }
     }
 }

@@ -56,6 +56,19 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
             json!({"signal": signal, "reason": reason, "fetch": missing.fetch})
         })
         .collect();
+    let onsets: Vec<Json> = verdict
+        .onsets
+        .iter()
+        .map(|onset| {
+            json!({
+                "signal": &*onset.signal,
+                "moved": onset.way.moved(),
+                "ago_s": onset.ago_s,
+                "from": onset.from,
+                "to": onset.to,
+            })
+        })
+        .collect();
     json!({
         "cause": verdict.cause,
         "standing": verdict.standing.word(),
@@ -71,6 +84,7 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         "plan": verdict.plan,
         "notes": verdict.notes,
         "lost_originals_rps": verdict.toll.lost_originals_rps,
+        "onsets": onsets,
     })
 }
 

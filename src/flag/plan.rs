@@ -408,6 +408,7 @@ mod tests {
             plan: None,
             notes: Vec::new(),
             toll: Toll::default(),
+            onsets: Vec::new(),
         }
     }
 

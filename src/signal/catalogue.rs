@@ -229,6 +229,7 @@ pub const CATALOGUE: &[Definition] = &[
     row("layer_multiplication", Unit::Ratio, "Work", "map from client layer to its calls per call of the layer above"),
     row("retries_share", Unit::Ratio, "Work", "attempts after the first, of all attempts"),
     row("gate_rate_factor", Unit::Ratio, "Quota", "how far our gate has lowered its own rate because of the provider's refusals; 1 when it has not"),
+    row("retried_originals_share", Unit::Ratio, "Work", "originals that needed two attempts or more, of those with one at least"),
     row("own_tpm_headroom", Unit::Ratio, "Quota", "what our own token budget has left"),
     row("own_rpm_headroom", Unit::Ratio, "Quota", "what our own request budget has left"),
     row("provider_refused_rps", Unit::PerSecond, "Refusals", "429 and 503 answers of the provider"),

@@ -226,6 +226,7 @@ pub fn verdict(second: u64, cured_at: Option<u64>) -> Verdict {
         plan: plan.map(str::to_owned),
         notes: Vec::new(),
         toll: Toll::default(),
+        onsets: Vec::new(),
     }
 }
 

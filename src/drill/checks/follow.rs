@@ -63,7 +63,7 @@ impl Follower {
     /// Takes the next snapshot.
     pub(super) fn see(&mut self, snapshot: &Snapshot, at: Mono) {
         let scope = self.scopes.entry(snapshot.scope.clone()).or_insert_with(|| Scope {
-            ring: Ring::new(self.paths.clone()),
+            ring: Ring::new(self.paths.clone()).following(&self.predicates.movers()),
             watch: self.predicates.clone(),
             courses: vec![Course::default(); self.places.len()],
         });

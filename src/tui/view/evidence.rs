@@ -59,6 +59,10 @@ impl Asked {
                 let not = if negated { "not " } else { "" };
                 (format!("{path} is {not}{word}"), None)
             }
+            Test::Trend { signal, way, span: over } => {
+                (format!("{signal} {} {}", way.moving(), span(over.as_secs_f64())), None)
+            }
+            Test::Order { first, then } => (format!("{first} before {then}"), None),
         };
         let mut bound = evidence.threshold;
         if let (Some(op), Some(value), Some(first), Some(clear)) =

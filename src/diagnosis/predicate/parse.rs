@@ -1,0 +1,239 @@
+//! Reads one predicate from its text. Knows the grammar and where a text leaves it, nothing else.
+
+use std::time::Duration;
+
+use crate::signal::parse_duration;
+
+use super::{
+    Bound, CodePatterns, MAX_SPAN, MAX_TREND, Op, Operand, PredicateError, Test, Turn, Way, Window,
+};
+
+pub(super) struct Parser<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn fail<T>(
+        &self,
+        problem: impl Into<String>,
+        remedy: &'static str,
+    ) -> Result<T, PredicateError> {
+        let column = self.text[..self.at].chars().count() + 1;
+        Err(PredicateError { column, problem: problem.into(), remedy })
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip_space(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    fn take_while(&mut self, keep: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c| !keep(c)).unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn take(&mut self, token: char) -> bool {
+        self.skip_space();
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len_utf8();
+        }
+        found
+    }
+
+    pub(super) fn peek_word(&mut self) -> &'a str {
+        self.skip_space();
+        let rest = self.rest();
+        &rest[..rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len())]
+    }
+
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        let found = self.peek_word() == word;
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn expect(&mut self, token: char, remedy: &'static str) -> Result<(), PredicateError> {
+        if self.take(token) { Ok(()) } else { self.fail(format!("`{token}` is missing"), remedy) }
+    }
+
+    pub(super) fn operand(&mut self) -> Result<Operand, PredicateError> {
+        self.skip_space();
+        let start = self.at;
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+        if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('.') {
+            self.at = start;
+            return self.fail("a signal is missing", "write a name of the signal catalogue");
+        }
+        let window = if self.rest().starts_with('[') { self.window()? } else { Window::Fast };
+        let mut ago = None;
+        if self.rest().starts_with('@') {
+            self.at += 1;
+            ago = Some(self.duration()?);
+        }
+        Ok(Operand { signal: name.to_owned(), window, ago })
+    }
+
+    fn window(&mut self) -> Result<Window, PredicateError> {
+        self.at += 1;
+        let window =
+            if self.take_word("fast") { Window::Fast } else { Window::Span(self.duration()?) };
+        self.expect(']', "close the window, as in `[1m]` or `[fast]`")?;
+        Ok(window)
+    }
+
+    /// A signal alone: a trend and an onset are read from the samples themselves.
+    fn bare(&mut self, operand: Operand, at: usize) -> Result<String, PredicateError> {
+        if operand.window == Window::Fast && operand.ago.is_none() {
+            return Ok(operand.signal);
+        }
+        self.at = at;
+        self.fail("a move has no window and no `@`", "write the signal alone, as in `x rising 10m`")
+    }
+
+    pub(super) fn duration(&mut self) -> Result<Duration, PredicateError> {
+        self.skip_space();
+        let start = self.at;
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '.');
+        match parse_duration(word) {
+            Some(span) if span <= MAX_SPAN => Ok(span),
+            Some(_) => {
+                self.at = start;
+                self.fail(format!("`{word}` is too long"), "stay within a day")
+            }
+            None => {
+                self.at = start;
+                self.fail(format!("`{word}` is no duration"), "write `30s`, `5m` or `1h`")
+            }
+        }
+    }
+
+    pub(super) fn op(&mut self) -> Result<Op, PredicateError> {
+        if self.take('<') {
+            Ok(Op::Below)
+        } else if self.take('>') {
+            Ok(Op::Above)
+        } else {
+            self.fail("a comparison is missing", "write `<`, `>`, `is WORD`, `matching /CODE/`, `rising 10m` or `rose before SIGNAL`")
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<f64, PredicateError> {
+        self.skip_space();
+        let start = self.at;
+        let word = self.take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-'));
+        match word.parse::<f64>() {
+            Ok(number) if number.is_finite() => {
+                let percent = self.take('%');
+                Ok(if percent { number / 100.0 } else { number })
+            }
+            _ => {
+                self.at = start;
+                self.fail("a number is missing", "write a number such as `0.05`, `5%` or `30`")
+            }
+        }
+    }
+
+    pub(super) fn bound(&mut self) -> Result<Bound, PredicateError> {
+        self.skip_space();
+        if self.rest().starts_with('=') {
+            return self.fail("`=` is not part of the language", "use `<` or `>` alone");
+        }
+        if self.rest().starts_with(|c: char| c.is_ascii_lowercase()) {
+            let operand = self.operand()?;
+            let times = if self.take('*') { self.number()? } else { 1.0 };
+            return Ok(Bound::Scaled { operand, times });
+        }
+        Ok(Bound::Fixed(self.number()?))
+    }
+
+    pub(super) fn text_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
+        self.take_word("is");
+        let negated = self.take_word("not");
+        self.skip_space();
+        let word = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
+        if word.is_empty() {
+            return self.fail("a word is missing", "write what it should be, as in `is open`");
+        }
+        Ok(Test::Is { path: left.signal, word: word.to_owned(), negated })
+    }
+
+    pub(super) fn codes_test(&mut self, left: &Operand) -> Result<Test, PredicateError> {
+        if left.signal != "error_codes" {
+            return self.fail(
+                format!("`{}` has no codes", left.signal),
+                "`matching` reads `error_codes` only",
+            );
+        }
+        self.take_word("matching");
+        self.expect('/', "write the codes as `/first|second*/`")?;
+        let inside = self.take_while(|c| c != '/');
+        let Some(patterns) = CodePatterns::parse(inside) else {
+            return self.fail(
+                "the codes cannot be used",
+                "write `/first|second*/`, 1 to 40 of them; either all begin with `gate:` or none",
+            );
+        };
+        self.expect('/', "close the codes with `/`")?;
+        let op = self.op()?;
+        let share = self.number()?;
+        Ok(Test::Codes { patterns, op, share })
+    }
+
+    pub(super) fn trend_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
+        let signal = self.bare(left, 0)?;
+        let is_up = self.take_word(Way::Up.moving());
+        let way = if is_up || !self.take_word(Way::Down.moving()) { Way::Up } else { Way::Down };
+        self.skip_space();
+        let start = self.at;
+        let span = self.duration()?;
+        if span.is_zero() || span > MAX_TREND {
+            self.at = start;
+            return self.fail("that span is not kept", "write `5m`, `10m`, at most `1h`");
+        }
+        Ok(Test::Trend { signal, way, span })
+    }
+
+    pub(super) fn order_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
+        let signal = self.bare(left, 0)?;
+        let first = Turn { signal, way: self.moved().unwrap_or(Way::Up) };
+        if !self.take_word("before") {
+            return self
+                .fail("`before` is missing", "write `x rose before y` or `x fell before y rose`");
+        }
+        self.skip_space();
+        let start = self.at;
+        let operand = self.operand()?;
+        let signal = self.bare(operand, start)?;
+        let then = Turn { signal, way: self.moved().unwrap_or(Way::Up) };
+        if first == then {
+            self.at = start;
+            return self.fail("nothing moves before itself", "name two signals, or two directions");
+        }
+        Ok(Test::Order { first, then })
+    }
+
+    fn moved(&mut self) -> Option<Way> {
+        [Way::Up, Way::Down].into_iter().find(|way| self.take_word(way.moved()))
+    }
+
+    pub(super) fn end(&mut self) -> Result<(), PredicateError> {
+        self.skip_space();
+        if self.rest().is_empty() {
+            return Ok(());
+        }
+        let word = self.rest().split_whitespace().next().unwrap_or_default();
+        self.fail(
+            format!("`{word}` does not belong here"),
+            "after the comparison only `for DURATION` and then `clear NUMBER` may follow",
+        )
+    }
+}

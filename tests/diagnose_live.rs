@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir::diagnosis::{Diagnoser, Standing, Verdict, Way, verdict_to_json};
+use weir::diagnosis::{Diagnoser, Standing, Verdict, Heading, verdict_to_json};
 use weir::runbook;
 use weir::signal::{Mono, Snapshot, Value};
 
@@ -179,7 +179,7 @@ fn the_first_mover_of_the_storm_is_the_load() {
     let verdicts = play(ONSET_S + 60, None);
     let (_, last) = verdicts.last().expect("played");
     let first = last.onsets.first().expect("the load tripled");
-    assert_eq!((&*first.signal, first.way), ("originals_rps", Way::Up), "{:?}", last.onsets);
+    assert_eq!((&*first.signal, first.way), ("originals_rps", Heading::Up), "{:?}", last.onsets);
     let off = first.at.as_secs_f64() - f64::from(ONSET_S);
     assert!((0.0..=2.0).contains(&off), "{off}");
     let times = last.onsets.iter().map(|one| one.at);

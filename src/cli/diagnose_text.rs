@@ -1,7 +1,8 @@
 //! A verdict as a person reads it in a terminal: what it is, how it was found, on what, and what to do.
 
 use crate::diagnosis::{
-    Evidence, HEALTHY, INSUFFICIENT, Library, Missing, Ranked, Role, Standing, Step, Truth, Verdict,
+    Evidence, HEALTHY, INSUFFICIENT, Library, Missing, Onset, Ranked, Role, Standing, Step, Truth,
+    Verdict,
 };
 
 /// Missing signals that are named in the sentence; the rest is counted there and listed below.

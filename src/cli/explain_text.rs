@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::diagnose_text::{evidence_line, mark, number};
 use crate::diagnosis::{
-    Evidence, Explanation, Kind, Lever, Role, Standing, Truth, Tipping, Verdict, Way, fetch,
+    Evidence, Explanation, Kind, Lever, Role, Standing, Tipping, Truth, Verdict, Way, fetch,
 };
 
 /// The explanation of one cause beside the verdict.

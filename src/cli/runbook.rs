@@ -89,7 +89,7 @@ fn walk(file: &Path, dir: Option<&Path>) -> Result<ExitCode> {
         Some(dir) => runbook::load_dir(dir)?,
         None => runbook::embedded(),
     };
-    out::text(&walk_text::in_words(&walk_text::open(file, library)?)?)?;
+    out::text(&walk_text::in_words(&walk_text::open(file, library)?))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,7 +8,7 @@ use crate::signal::{Mono, Quality, Value};
 
 use super::history::{Course, Gap, Read, Readings, Sequence};
 use super::onset::Short;
-use super::predicate::{Bound, Op, Operand, Predicate, Test, Turn, Way, Window};
+use super::predicate::{Bound, Heading, Moved, Op, Operand, Predicate, Test, Window};
 use super::verdict::{Evidence, Truth};
 
 /// A comparison survives this long without data before it has to hold anew.
@@ -190,7 +190,7 @@ fn look(predicate: &Predicate, readings: &dyn Readings) -> Look {
 }
 
 /// The level at the end against that at the beginning.
-fn trend(signal: &str, way: Way, span: Duration, readings: &dyn Readings) -> Look {
+fn trend(signal: &str, way: Heading, span: Duration, readings: &dyn Readings) -> Look {
     match readings.trend(signal, way, span) {
         Ok(read) => {
             let Course { from, to, holds } = read.value;
@@ -206,7 +206,7 @@ fn trend(signal: &str, way: Way, span: Duration, readings: &dyn Readings) -> Loo
     }
 }
 
-fn order(first: &Turn, then: &Turn, readings: &dyn Readings) -> Look {
+fn order(first: &Moved, then: &Moved, readings: &dyn Readings) -> Look {
     match readings.sequence(first, then) {
         Ok(Sequence { holds, seen }) => Look {
             value: None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::signal::{Quality, Reading, Snapshot, Value};
 
 use super::derive::Completed;
-use super::predicate::{Turn, Way, Window};
+use super::predicate::{Heading, Moved, Window};
 
 /// A reading older than this is stale whatever a snapshot holds. How long a number counts is known
 /// where it was read: adapters bound the age of what they carry on, and the assembler leaves out a
@@ -162,13 +162,13 @@ pub trait Readings {
     ///
     /// # Errors
     /// [`Gap`] says why that cannot be told.
-    fn trend(&self, path: &str, way: Way, span: Duration) -> Result<Read<Course>, Gap>;
+    fn trend(&self, path: &str, way: Heading, span: Duration) -> Result<Read<Course>, Gap>;
 
     /// Whether `first` happened before `then`.
     ///
     /// # Errors
     /// [`Gap`] says why that cannot be told.
-    fn sequence(&self, first: &Turn, then: &Turn) -> Result<Sequence, Gap>;
+    fn sequence(&self, first: &Moved, then: &Moved) -> Result<Sequence, Gap>;
 
     /// Whether the values stand still, so that whatever holds has held for as long as is asked.
     fn constant(&self) -> bool;
@@ -194,12 +194,12 @@ impl Readings for Single<'_> {
         newest_value(&self.0.snapshot, path)
     }
 
-    fn trend(&self, path: &str, _way: Way, _span: Duration) -> Result<Read<Course>, Gap> {
+    fn trend(&self, path: &str, _way: Heading, _span: Duration) -> Result<Read<Course>, Gap> {
         newest(&self.0.snapshot, path)?;
         Err(Gap::NoBaseline(None))
     }
 
-    fn sequence(&self, first: &Turn, then: &Turn) -> Result<Sequence, Gap> {
+    fn sequence(&self, first: &Moved, then: &Moved) -> Result<Sequence, Gap> {
         newest(&self.0.snapshot, &first.signal)?;
         newest(&self.0.snapshot, &then.signal)?;
         Err(Gap::NoBaseline(None))

@@ -29,8 +29,8 @@ pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
 pub use engine::{
-    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once, judge_once,
-    ranking, turn,
+    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once,
+    judge_once, ranking, turn,
 };
 pub use evaluate::{Hold, Watch, evaluate};
 pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};
@@ -39,7 +39,8 @@ pub use fetch::fetch;
 pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
 pub use onset::{ONSETS_MAX, Onset};
 pub use predicate::{
-    Bound, MAX_PREDICATE_BYTES, Op, Operand, Predicate, PredicateError, Test, Turn, Way, Window,
+    Bound, Heading, MAX_PREDICATE_BYTES, Moved, Op, Operand, Predicate, PredicateError, Test,
+    Window,
 };
 pub use rank::{Score, Seen, score};
 pub use reach::{Reach, Within, reach};

@@ -16,7 +16,7 @@ pub(super) use self::keys::sense;
 use self::keys::{KEYS, rank};
 
 use super::history::{Gap, Sequence, newest};
-use super::predicate::{Turn, Way};
+use super::predicate::{Heading, Moved};
 
 /// Most onsets that are told at once.
 pub const ONSETS_MAX: usize = 16;
@@ -33,7 +33,7 @@ pub struct Onset {
     /// The signal, or a dotted path into a record.
     pub signal: Arc<str>,
     /// Which way it went.
-    pub way: Way,
+    pub way: Heading,
     /// When it began to.
     pub at: Mono,
     /// Seconds from then to the reading that was last when this was told.
@@ -116,7 +116,7 @@ impl Onsets {
         let mut found = Vec::new();
         for (signal, tracker) in &self.trackers {
             let (place, told) = rank(signal);
-            for way in [Way::Up, Way::Down] {
+            for way in [Heading::Up, Heading::Down] {
                 let first = first_of(tracker, way, since);
                 if let Some(one) = first.filter(|_| told.is_none_or(|only| only == way)) {
                     found.push((one.at, place, self.onset(signal, one)));
@@ -146,9 +146,9 @@ impl Onsets {
     ///
     /// # Errors
     /// [`Gap`] when neither moved, when they moved together, or when one may have moved unseen.
-    pub(super) fn sequence(&self, first: &Turn, then: &Turn) -> Result<Sequence, Gap> {
-        let found = |turn: &Turn| self.trackers.get(turn.signal.as_str());
-        let no_data = |turn: &Turn| Gap::NoData(Some(format!("{} is not followed", turn.signal)));
+    pub(super) fn sequence(&self, first: &Moved, then: &Moved) -> Result<Sequence, Gap> {
+        let found = |turn: &Moved| self.trackers.get(turn.signal.as_str());
+        let no_data = |turn: &Moved| Gap::NoData(Some(format!("{} is not followed", turn.signal)));
         let early = found(first).ok_or_else(|| no_data(first))?;
         let late = found(then).ok_or_else(|| no_data(then))?;
         let news = self.now - NEWS;
@@ -179,7 +179,7 @@ impl Onsets {
         }
     }
 
-    fn unmoved(&self, both: [(&Turn, &Tracker); 2]) -> Gap {
+    fn unmoved(&self, both: [(&Moved, &Tracker); 2]) -> Gap {
         let unsteady = both.iter().find(|(_, tracker)| tracker.steady_since(self.now).is_none());
         match unsteady {
             Some((turn, _)) => Gap::WarmingUp(Some(format!("{} has no usual level", turn.signal))),
@@ -188,11 +188,11 @@ impl Onsets {
     }
 }
 
-fn first_of(tracker: &Tracker, way: Way, since: Mono) -> Option<&Move> {
+fn first_of(tracker: &Tracker, way: Heading, since: Mono) -> Option<&Move> {
     tracker.moves().find(|one| one.way == way && one.at >= since)
 }
 
-fn compare(first: (&Turn, &Move), then: (&Turn, &Move)) -> Result<Sequence, Gap> {
+fn compare(first: (&Moved, &Move), then: (&Moved, &Move)) -> Result<Sequence, Gap> {
     let holds = first.1.at < then.1.at;
     let (early, late) = if holds { (first, then) } else { (then, first) };
     let apart = late.1.at.saturating_since(early.1.at);

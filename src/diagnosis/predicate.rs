@@ -60,14 +60,14 @@ impl Op {
 
 /// Which way a signal goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum Heading {
     /// It grows.
     Up,
     /// It shrinks.
     Down,
 }
 
-impl Way {
+impl Heading {
     /// The word for a move that is over, in predicates and in JSON.
     #[must_use]
     pub const fn moved(self) -> &'static str {
@@ -89,14 +89,14 @@ impl Way {
 
 /// A move of a signal: one side of an order of onset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Moved {
     /// The signal, or a dotted path into a record.
     pub signal: String,
     /// Which way it went.
-    pub way: Way,
+    pub way: Heading,
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for Moved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.signal, self.way.moved())
     }
@@ -171,16 +171,16 @@ pub enum Test {
         /// The signal.
         signal: String,
         /// Which way.
-        way: Way,
+        way: Heading,
         /// For how long.
         span: Duration,
     },
     /// A signal that moved before another.
     Order {
         /// The one that should have been first.
-        first: Turn,
+        first: Moved,
         /// The one after it.
-        then: Turn,
+        then: Moved,
     },
 }
 

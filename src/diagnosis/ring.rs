@@ -14,7 +14,7 @@ use super::history::{
 };
 use super::onset::{Onset, Onsets, sense};
 use super::openings::Openings;
-use super::predicate::{Turn, Way, Window};
+use super::predicate::{Heading, Moved, Window};
 use super::trend;
 
 /// How much history is kept: an hour, and a window more for `[..]@1h`.
@@ -310,7 +310,7 @@ impl Readings for Ring {
         newest_value(&self.newest.snapshot, path)
     }
 
-    fn trend(&self, path: &str, way: Way, span: Duration) -> Result<Read<Course>, Gap> {
+    fn trend(&self, path: &str, way: Heading, span: Duration) -> Result<Read<Course>, Gap> {
         let column = self.column(path).filter(|column| column.known > 0);
         let column = column.ok_or_else(|| self.gap(path))?;
         let read = column.newest.as_ref().ok_or_else(|| self.gap(path))?;
@@ -329,10 +329,10 @@ impl Readings for Ring {
         Ok(Read { value, source, age_s, quality })
     }
 
-    fn sequence(&self, first: &Turn, then: &Turn) -> Result<Sequence, Gap> {
+    fn sequence(&self, first: &Moved, then: &Moved) -> Result<Sequence, Gap> {
         self.onsets.sequence(first, then).map_err(|gap| {
             // That a signal has no level yet is less to the point than why it has none at all.
-            let absent = |turn: &&Turn| newest(&self.newest.snapshot, &turn.signal).is_err();
+            let absent = |turn: &&Moved| newest(&self.newest.snapshot, &turn.signal).is_err();
             match [first, then].into_iter().find(absent) {
                 Some(turn) if matches!(gap, Gap::WarmingUp(_)) => self.gap(&turn.signal),
                 _ => gap,

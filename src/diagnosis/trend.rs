@@ -14,7 +14,7 @@
 //!   test finds the smallest drift if it goes on for long enough.
 
 use super::history::{Course, Gap};
-use super::predicate::Way;
+use super::predicate::Heading;
 
 /// Levels that a span is thinned to.
 pub(super) const LEVELS: u32 = 20;
@@ -33,7 +33,7 @@ const LEAST_STEP: f64 = 0.05;
 ///
 /// # Errors
 /// [`Gap::Thin`] when fewer than half of the levels, or none of a quarter, are known.
-pub(super) fn judge(levels: &[Option<f64>], way: Way, floor: f64) -> Result<Course, Gap> {
+pub(super) fn judge(levels: &[Option<f64>], way: Heading, floor: f64) -> Result<Course, Gap> {
     let known: Vec<f64> = levels.iter().flatten().copied().collect();
     let least = usize::try_from(LEVELS_MIN).unwrap_or(usize::MAX);
     if known.len() < least || known.len() * 2 < levels.len() {
@@ -49,8 +49,8 @@ pub(super) fn judge(levels: &[Option<f64>], way: Way, floor: f64) -> Result<Cour
     }
     let [from, .., to] = quarters;
     let sign = match way {
-        Way::Up => 1.0,
-        Way::Down => -1.0,
+        Heading::Up => 1.0,
+        Heading::Down => -1.0,
     };
     let growth = (to - from) * sign;
     let matters = growth >= floor && growth >= LEAST_GROWTH * from.abs().max(to.abs());
@@ -88,43 +88,43 @@ mod tests {
         (0..20_u32).map(|place| Some(of(f64::from(place)))).collect()
     }
 
-    fn holds(levels: &[Option<f64>], way: Way) -> bool {
+    fn holds(levels: &[Option<f64>], way: Heading) -> bool {
         judge(levels, way, 0.1).expect("enough is known").holds
     }
 
     #[test]
     fn a_ramp_rises_and_neither_a_step_nor_a_wave_does() {
-        assert!(holds(&levels(|t| 1.0 + t), Way::Up));
-        assert!(!holds(&levels(|t| 1.0 + t), Way::Down));
-        assert!(holds(&levels(|t| 40.0 - t), Way::Down));
-        assert!(holds(&levels(|t| (t / 5.0).exp2()), Way::Up), "what doubles in every quarter");
+        assert!(holds(&levels(|t| 1.0 + t), Heading::Up));
+        assert!(!holds(&levels(|t| 1.0 + t), Heading::Down));
+        assert!(holds(&levels(|t| 40.0 - t), Heading::Down));
+        assert!(holds(&levels(|t| (t / 5.0).exp2()), Heading::Up), "what doubles in every quarter");
         for at in 1..20_u32 {
             let step = levels(|t| if t < f64::from(at) { 1.0 } else { 9.0 });
-            assert!(!holds(&step, Way::Up), "a step at {at}");
+            assert!(!holds(&step, Heading::Up), "a step at {at}");
         }
-        assert!(!holds(&levels(|t| 5.0 + (t / 3.0).sin()), Way::Up));
-        assert!(!holds(&levels(|t| t % 5.0), Way::Up), "a saw");
-        assert!(!holds(&levels(|_| 5.0), Way::Up));
+        assert!(!holds(&levels(|t| 5.0 + (t / 3.0).sin()), Heading::Up));
+        assert!(!holds(&levels(|t| t % 5.0), Heading::Up), "a saw");
+        assert!(!holds(&levels(|_| 5.0), Heading::Up));
     }
 
     #[test]
     fn small_growth_is_none() {
-        assert!(!holds(&levels(|t| 100.0 + t / 2.0), Way::Up), "a tenth");
-        assert!(!holds(&levels(|t| t / 1_000.0), Way::Up), "below the floor");
+        assert!(!holds(&levels(|t| 100.0 + t / 2.0), Heading::Up), "a tenth");
+        assert!(!holds(&levels(|t| t / 1_000.0), Heading::Up), "below the floor");
     }
 
     #[test]
     fn gaps_are_thin() {
         let mut some = levels(|t| t);
         some[..11].fill(None);
-        assert!(matches!(judge(&some, Way::Up, 0.1), Err(Gap::Thin(_))));
+        assert!(matches!(judge(&some, Heading::Up, 0.1), Err(Gap::Thin(_))));
         let mut no_quarter = levels(|t| t);
         no_quarter[5..10].fill(None);
-        assert!(matches!(judge(&no_quarter, Way::Up, 0.1), Err(Gap::Thin(_))));
+        assert!(matches!(judge(&no_quarter, Heading::Up, 0.1), Err(Gap::Thin(_))));
         let mut few = levels(|t| t);
         few[3] = None;
         few[17] = None;
-        assert!(holds(&few, Way::Up));
+        assert!(holds(&few, Heading::Up));
     }
 
     proptest! {
@@ -136,7 +136,7 @@ mod tests {
                 .map(|_| -> Vec<Option<f64>> {
                     (0..20).map(|_| Some(10.0 * (1.0 + swing * random.random_range(-1.0..1.0)))).collect()
                 })
-                .filter(|noise| holds(noise, Way::Up) || holds(noise, Way::Down))
+                .filter(|noise| holds(noise, Heading::Up) || holds(noise, Heading::Down))
                 .count();
             prop_assert!(found <= 1, "{found} of 40");
         }
@@ -148,9 +148,9 @@ mod tests {
                 .into_iter()
                 .map(|level| level.map(|l| l + height * 0.05 * random.random_range(-1.0..1.0)))
                 .collect::<Vec<_>>();
-            prop_assert!(holds(&noisy, Way::Up));
+            prop_assert!(holds(&noisy, Heading::Up));
             let back: Vec<_> = noisy.into_iter().rev().collect();
-            prop_assert!(holds(&back, Way::Down), "backwards");
+            prop_assert!(holds(&back, Heading::Down), "backwards");
         }
     }
 }

@@ -142,7 +142,7 @@ fn leave(
         Step::Rank { among, none, .. } => {
             let ranked = ranking(library, book, node, facts);
             trace.ranking.extend(ranked.iter().map(|(id, standing, _)| format!("{id}={standing}")));
-            let (goto, _) = choose(node, &ranked);
+            let (goto, _) = choose(node, &ranked, facts);
             let way = match best(&ranked) {
                 Some((id, ..)) if among.contains(id) => Way::Among(id.clone()),
                 Some((id, ..)) => Way::Hypothesis(id.clone()),

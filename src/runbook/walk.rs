@@ -16,8 +16,8 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::diagnosis::{
-    Action, Evidence, Expr, Facts, Goto, Library, Node, Step, TRIAGE, Truth, UNDO, choose,
-    decision, ranking,
+    Action, Evidence, Expr, Facts, Goto, Library, Node, Standing, Step, TRIAGE, Truth, UNDO,
+    choose, decision, ranking,
 };
 use crate::signal::Mono;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::signal::{Mono, Quality};
 
 use super::super::history::Read;
-use super::super::predicate::Way;
+use super::super::predicate::Heading;
 use super::keys::Sense;
 
 /// How long the smallest move has to last; a larger one shows sooner.
@@ -48,7 +48,7 @@ const REMEMBER: Duration = Duration::from_mins(31);
 /// One move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Move {
-    pub(super) way: Way,
+    pub(super) way: Heading,
     pub(super) at: Mono,
     pub(super) from: f64,
     pub(super) to: f64,
@@ -106,7 +106,7 @@ impl Sum {
     }
 }
 
-const WAYS: [(Way, f64); 2] = [(Way::Up, 1.0), (Way::Down, -1.0)];
+const WAYS: [(Heading, f64); 2] = [(Heading::Up, 1.0), (Heading::Down, -1.0)];
 
 impl Tracker {
     pub(super) const fn new(sense: Sense) -> Self {
@@ -131,7 +131,7 @@ impl Tracker {
         }
     }
 
-    fn alarm(&mut self, way: Way, at: Mono) {
+    fn alarm(&mut self, way: Heading, at: Mono) {
         let Some(level) = &mut self.level else { return };
         let since = level.sums[index(way)].since.unwrap_or(at);
         let (from, to) = (self.sense.level(level.mean), self.sense.level(level.smooth()));
@@ -157,8 +157,8 @@ impl Tracker {
         if at.saturating_since(last.alarm) <= SETTLE {
             let smooth = self.sense.level(level.smooth());
             last.to = match last.way {
-                Way::Up => last.to.max(smooth),
-                Way::Down => last.to.min(smooth),
+                Heading::Up => last.to.max(smooth),
+                Heading::Down => last.to.min(smooth),
             };
         }
     }
@@ -175,7 +175,7 @@ impl Tracker {
     }
 
     /// Whether it may be about to move.
-    pub(super) fn is_restless(&self, way: Way) -> bool {
+    pub(super) fn is_restless(&self, way: Heading) -> bool {
         self.level.as_ref().is_some_and(|level| level.sums[index(way)].since.is_some())
     }
 }
@@ -220,7 +220,7 @@ impl Level {
         same && at.saturating_since(self.last) <= self.patience()
     }
 
-    fn step(&mut self, y: f64, sense: Sense, at: Mono) -> Option<Way> {
+    fn step(&mut self, y: f64, sense: Sense, at: Mono) -> Option<Heading> {
         let since_last = at.saturating_since(self.last);
         let dt = since_last.as_secs_f64().min(STEP_MAX_S);
         (self.last, self.spacing) = (at, since_last);
@@ -238,7 +238,7 @@ impl Level {
         let off = (y - self.mean).abs().min(CLIP * slack);
         self.noise += (dt / NOISE_S).min(1.0) * (off - self.noise);
         let bound = HOLD_S * slack;
-        let passed = |way: &Way| {
+        let passed = |way: &Heading| {
             let Sum { so_far, run, .. } = self.sums[index(*way)];
             so_far > bound && run >= RUN
         };
@@ -270,9 +270,9 @@ impl Level {
     }
 }
 
-const fn index(way: Way) -> usize {
+const fn index(way: Heading) -> usize {
     match way {
-        Way::Up => 0,
-        Way::Down => 1,
+        Heading::Up => 0,
+        Heading::Down => 1,
     }
 }

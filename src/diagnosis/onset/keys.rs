@@ -3,7 +3,7 @@
 use crate::signal::{Unit, definition};
 
 use super::super::history::root;
-use super::super::predicate::Way;
+use super::super::predicate::Heading;
 
 /// What counts as a move of a signal: the level grows or shrinks by `factor`, where both levels are
 /// taken `floor` higher than they are, so that near zero only an absolute move of about the floor counts.
@@ -17,10 +17,10 @@ pub(in crate::diagnosis) struct Sense {
 pub(super) struct Key {
     pub(super) signal: &'static str,
     pub(super) sense: Sense,
-    pub(super) told: Option<Way>,
+    pub(super) told: Option<Heading>,
 }
 
-const fn key(signal: &'static str, factor: f64, floor: f64, told: Option<Way>) -> Key {
+const fn key(signal: &'static str, factor: f64, floor: f64, told: Option<Heading>) -> Key {
     Key { signal, sense: Sense { factor, floor }, told }
 }
 
@@ -36,15 +36,15 @@ pub(super) const KEYS: &[Key] = &[
     key("tokens_per_request", 1.3, 20.0, None),
     key("attempts_rps", 1.5, 1.0, None),
     key("amplification", 1.3, 0.2, None),
-    key("tpm_headroom", 1.5, 0.1, Some(Way::Down)),
-    key("rpm_headroom", 1.5, 0.1, Some(Way::Down)),
-    key("provider_429_rps", 2.0, 0.5, Some(Way::Up)),
-    key("provider_503_rps", 2.0, 0.5, Some(Way::Up)),
-    key("provider_5xx_other_rps", 2.0, 0.5, Some(Way::Up)),
-    key("timeout_rps", 2.0, 0.5, Some(Way::Up)),
-    key("unreachable_rps", 2.0, 0.5, Some(Way::Up)),
-    key("gate_refused_rps", 2.0, 0.5, Some(Way::Up)),
-    key("breaker_opens_per_hour", 1.5, 1.0, Some(Way::Up)),
+    key("tpm_headroom", 1.5, 0.1, Some(Heading::Down)),
+    key("rpm_headroom", 1.5, 0.1, Some(Heading::Down)),
+    key("provider_429_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("provider_503_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("provider_5xx_other_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("timeout_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("unreachable_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("gate_refused_rps", 2.0, 0.5, Some(Heading::Up)),
+    key("breaker_opens_per_hour", 1.5, 1.0, Some(Heading::Up)),
     key("inflight_actual", 1.5, 4.0, None),
     key("provider_latency_p95_s", 1.5, 0.2, None),
     key("queue_oldest_age_s", 1.5, 2.0, None),
@@ -67,7 +67,7 @@ pub(in crate::diagnosis) fn sense(path: &str) -> Sense {
 }
 
 /// Which direction of a signal is told, and its place among those of one moment.
-pub(super) fn rank(signal: &str) -> (usize, Option<Way>) {
+pub(super) fn rank(signal: &str) -> (usize, Option<Heading>) {
     let place = KEYS.iter().position(|key| key.signal == signal);
     place.map_or((KEYS.len(), None), |place| (place, KEYS[place].told))
 }

@@ -120,8 +120,8 @@ fn a_move_is_news_for_a_quarter_of_an_hour() {
     assert_eq!(told(&[("offered_rps", &step)], 970).len(), 0);
 }
 
-fn turn(signal: &str, way: Way) -> Turn {
-    Turn { signal: signal.to_owned(), way }
+fn turn(signal: &str, way: Heading) -> Moved {
+    Moved { signal: signal.to_owned(), way }
 }
 
 /// Steps of `a` and `b` at these seconds, and what `a rose before b rose` comes to at `now`.
@@ -131,7 +131,7 @@ fn order(a: Option<f64>, b: Option<f64>, now: u32) -> Result<bool, Gap> {
     };
     let mut onsets = Onsets::default();
     play(&mut onsets, 0, now, 1, &[("offered_rps", &step(a)), ("attempts_rps", &step(b))]);
-    let (a, b) = (turn("offered_rps", Way::Up), turn("attempts_rps", Way::Up));
+    let (a, b) = (turn("offered_rps", Heading::Up), turn("attempts_rps", Heading::Up));
     let (ab, ba) = (onsets.sequence(&a, &b), onsets.sequence(&b, &a));
     let yes = |found: &Result<Sequence, Gap>| matches!(found, Ok(Sequence { holds: true, .. }));
     assert!(!(yes(&ab) && yes(&ba)), "both were first: {ab:?}, {ba:?}");
@@ -160,7 +160,7 @@ fn an_order_does_not_turn_round_when_it_grows_old() {
     let step = |when: f64| move |t: f64| Some(if t < when { 60.0 } else { 180.0 });
     let (a, b) = (step(100.0), step(190.0));
     let mut onsets = Onsets::default();
-    let (first, then) = (turn("offered_rps", Way::Up), turn("attempts_rps", Way::Up));
+    let (first, then) = (turn("offered_rps", Heading::Up), turn("attempts_rps", Heading::Up));
     for now in 0..3_000 {
         play(&mut onsets, now, now + 1, 1, &[("offered_rps", &a), ("attempts_rps", &b)]);
         match onsets.sequence(&first, &then) {
@@ -176,7 +176,7 @@ fn a_signal_that_was_lost_when_the_other_moved_says_nothing() {
     let lost = |t: f64| (!(90.0..150.0).contains(&t)).then_some(60.0);
     let moved = |t: f64| Some(if t < 120.0 { 60.0 } else { 180.0 });
     play(&mut onsets, 0, 400, 1, &[("offered_rps", &lost), ("attempts_rps", &moved)]);
-    let (a, b) = (turn("offered_rps", Way::Up), turn("attempts_rps", Way::Up));
+    let (a, b) = (turn("offered_rps", Heading::Up), turn("attempts_rps", Heading::Up));
     assert!(matches!(onsets.sequence(&a, &b), Err(Gap::WarmingUp(_))));
 }
 

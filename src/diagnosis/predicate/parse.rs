@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::signal::parse_duration;
 
 use super::{
-    Bound, CodePatterns, MAX_SPAN, MAX_TREND, Op, Operand, PredicateError, Test, Turn, Way, Window,
+    Bound, CodePatterns, Heading, MAX_SPAN, MAX_TREND, Moved, Op, Operand, PredicateError, Test,
+    Window,
 };
 
 pub(super) struct Parser<'a> {
@@ -190,8 +191,12 @@ impl<'a> Parser<'a> {
 
     pub(super) fn trend_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
         let signal = self.bare(left, 0)?;
-        let is_up = self.take_word(Way::Up.moving());
-        let way = if is_up || !self.take_word(Way::Down.moving()) { Way::Up } else { Way::Down };
+        let is_up = self.take_word(Heading::Up.moving());
+        let way = if is_up || !self.take_word(Heading::Down.moving()) {
+            Heading::Up
+        } else {
+            Heading::Down
+        };
         self.skip_space();
         let start = self.at;
         let span = self.duration()?;
@@ -204,7 +209,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn order_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
         let signal = self.bare(left, 0)?;
-        let first = Turn { signal, way: self.moved().unwrap_or(Way::Up) };
+        let first = Moved { signal, way: self.moved().unwrap_or(Heading::Up) };
         if !self.take_word("before") {
             return self
                 .fail("`before` is missing", "write `x rose before y` or `x fell before y rose`");
@@ -213,7 +218,7 @@ impl<'a> Parser<'a> {
         let start = self.at;
         let operand = self.operand()?;
         let signal = self.bare(operand, start)?;
-        let then = Turn { signal, way: self.moved().unwrap_or(Way::Up) };
+        let then = Moved { signal, way: self.moved().unwrap_or(Heading::Up) };
         if first == then {
             self.at = start;
             return self.fail("nothing moves before itself", "name two signals, or two directions");
@@ -221,8 +226,8 @@ impl<'a> Parser<'a> {
         Ok(Test::Order { first, then })
     }
 
-    fn moved(&mut self) -> Option<Way> {
-        [Way::Up, Way::Down].into_iter().find(|way| self.take_word(way.moved()))
+    fn moved(&mut self) -> Option<Heading> {
+        [Heading::Up, Heading::Down].into_iter().find(|way| self.take_word(way.moved()))
     }
 
     pub(super) fn end(&mut self) -> Result<(), PredicateError> {

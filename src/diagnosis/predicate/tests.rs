@@ -48,8 +48,11 @@ fn trends_and_orders_are_read() {
     assert_eq!(trend.signals(), ["queue_oldest_age_s"]);
     assert_eq!(trend.hold, Duration::from_mins(1));
     let Test::Trend { way, span, .. } = trend.test else { panic!("a trend") };
-    assert_eq!((way, span), (Way::Up, Duration::from_mins(10)));
-    assert!(matches!(parse("tpm_headroom falling 5m").test, Test::Trend { way: Way::Down, .. }));
+    assert_eq!((way, span), (Heading::Up, Duration::from_mins(10)));
+    assert!(matches!(
+        parse("tpm_headroom falling 5m").test,
+        Test::Trend { way: Heading::Down, .. }
+    ));
 
     let order = parse("originals_rps fell before attempts_rps rose");
     assert_eq!(order.signals(), ["originals_rps", "attempts_rps"]);
@@ -60,7 +63,7 @@ fn trends_and_orders_are_read() {
     else {
         panic!("an order")
     };
-    assert_eq!((then.signal.as_str(), then.way), ("breaker.open_s", Way::Up));
+    assert_eq!((then.signal.as_str(), then.way), ("breaker.open_s", Heading::Up));
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn what_comes_from_a_lower_bound_has_no_trend() {
             reading.quality = Quality::LowerBound;
         }
         ring.push(Arc::new(done), at(f64::from(second)));
-        let trend = ring.trend("queue_depth", Way::Up, Duration::from_mins(10));
+        let trend = ring.trend("queue_depth", Heading::Up, Duration::from_mins(10));
         match second {
             0..480 => assert_eq!(trend, Err(Gap::WarmingUp(None)), "{second}"),
             480..699 => assert!(trend.expect("known").value.holds, "{second}"),
@@ -252,7 +252,7 @@ fn a_trend_across_a_new_quota_is_none() {
         let numbers = [("tpm_headroom", 0.9 - f64::from(second) / 1_200.0), ("tpm_limit", limit)];
         ring.push(completed(&numbers), at(f64::from(second)));
     }
-    let trend = |minutes| ring.trend("tpm_headroom", Way::Down, Duration::from_mins(minutes));
+    let trend = |minutes| ring.trend("tpm_headroom", Heading::Down, Duration::from_mins(minutes));
     assert!(matches!(trend(10), Err(Gap::NoBaseline(Some(_)))));
     assert!(trend(5).expect("all of it under the new quota").value.holds);
 }
@@ -267,7 +267,7 @@ fn a_trend_in_gaps_or_over_too_short_a_span_is_thin() {
         ring.push(completed(numbers), at(f64::from(second)));
     }
     for minutes in [1, 10] {
-        let trend = ring.trend("queue_depth", Way::Up, Duration::from_mins(minutes));
+        let trend = ring.trend("queue_depth", Heading::Up, Duration::from_mins(minutes));
         assert!(matches!(trend, Err(Gap::Thin(_))), "{minutes} min: {trend:?}");
     }
 }

@@ -17,9 +17,9 @@ mod wire;
 pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
+pub use engine::{Chosen, best, chosen};
 pub use engine::{
-    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once, ranking,
-    turn,
+    Diagnoser, Facts, HEALTHY, INSUFFICIENT, choose, decision, diagnose_once, ranking,
 };
 pub use evaluate::{Hold, Watch, evaluate};
 pub use expr::{Expr, ExprError};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir::diagnosis::{Diagnoser, Standing, Verdict, Heading, verdict_to_json};
+use weir::diagnosis::{Diagnoser, Heading, Standing, Verdict, verdict_to_json};
 use weir::runbook;
 use weir::signal::{Mono, Snapshot, Value};
 

@@ -95,7 +95,7 @@ fn beside_no_incident_and_below_likely_nothing_contributes() {
 fn the_named_cause_says_what_would_take_it_down() {
     let found = explained(&storm(), "nested-retries");
     assert_eq!((&found.way, found.role), (&Way::Named, None));
-    let main = |turn: &&weir::diagnosis::Turn| turn.text.starts_with("excess or ");
+    let main = |turn: &&weir::diagnosis::Tipping| turn.text.starts_with("excess or ");
     let turn = found.turns.iter().find(main).expect("its main ground");
     assert_eq!((turn.state, turn.wanted), (Truth::True, Truth::False));
     let lever = &turn.levers[0];

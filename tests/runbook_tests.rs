@@ -179,7 +179,7 @@ fn what_does_not_come_out_is_named_with_file_and_line() {
     check(
         "storm = \"pending\"",
         "storm = \"true\"",
-        "`storm` is pending:held 0 s of 30 s, expected true",
+        "`storm` is pending:held 5 s of 30 s, expected true",
     );
     check("full = \"unknown:no-data\"", "full = \"unknown:stale\"", "`full` is unknown:no-data");
     check(

@@ -19,7 +19,7 @@ use super::role::Roles;
 use super::sentence::fill;
 use super::settling::Settling;
 use super::severity::toll;
-use super::tree::{Book, Branch, Cause, Goto, Library, Node, Step, evidence_names};
+use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
 /// Most steps of one walk; a triage that is longer goes round in circles.
@@ -302,12 +302,12 @@ pub fn decision(node: &Node, truth: &impl Fn(&str) -> Truth) -> (Goto, String, V
         let names = branches[..=at].iter().flat_map(|branch| branch.when.names());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    match turn(branches, truth) {
-        Turn::Branch(at) => (branches[at].goto.clone(), branches[at].say.clone(), looked(at)),
-        Turn::Unknown(at) => {
+    match chosen(branches, truth) {
+        Chosen::Branch(at) => (branches[at].goto.clone(), branches[at].say.clone(), looked(at)),
+        Chosen::Unknown(at) => {
             (unknown.clone(), format!("cannot tell whether: {}", branches[at].say), looked(at))
         }
-        Turn::Otherwise => {
+        Chosen::Otherwise => {
             let names = branches.len().checked_sub(1).map(looked).unwrap_or_default();
             (otherwise.clone(), "none of these".to_owned(), names)
         }
@@ -316,7 +316,7 @@ pub fn decision(node: &Node, truth: &impl Fn(&str) -> Truth) -> (Goto, String, V
 
 /// Which way a decision goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Chosen {
     /// By the branch at this place, the first that is true.
     Branch(usize),
     /// The branch at this place cannot be told before any is true.
@@ -325,16 +325,16 @@ pub enum Turn {
     Otherwise,
 }
 
-/// The turn that the evidence takes among the branches of a decision.
-pub fn turn(branches: &[Branch], truth: &impl Fn(&str) -> Truth) -> Turn {
+/// The way that the evidence takes among the branches of a decision.
+pub fn chosen(branches: &[super::tree::Branch], truth: &impl Fn(&str) -> Truth) -> Chosen {
     for (at, branch) in branches.iter().enumerate() {
         match branch.when.eval(&mut |name| truth(name)) {
-            Truth::True => return Turn::Branch(at),
-            Truth::Unknown => return Turn::Unknown(at),
+            Truth::True => return Chosen::Branch(at),
+            Truth::Unknown => return Chosen::Unknown(at),
             Truth::False => {}
         }
     }
-    Turn::Otherwise
+    Chosen::Otherwise
 }
 
 /// How each hypothesis and cause of a rank node stands, in the order of the file, and where it leads.

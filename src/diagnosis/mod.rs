@@ -28,9 +28,9 @@ mod wire;
 pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
+pub use engine::{Chosen, best, chosen};
 pub use engine::{
-    Diagnoser, Facts, HEALTHY, INSUFFICIENT, Turn, best, choose, decision, diagnose_once,
-    judge_once, ranking, turn,
+    Diagnoser, Facts, HEALTHY, INSUFFICIENT, choose, decision, diagnose_once, judge_once, ranking,
 };
 pub use evaluate::{Hold, Watch, evaluate};
 pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};

@@ -1,7 +1,7 @@
 //! Follows a runbook as a test drives it: the evidence decides where it can, the test answers for the
 //! person and says how flips went. Keeps the way out of every node that was left.
 //!
-//! It shares every decision with the walk (`turn`, `ranking`, `choose`), but looks at nothing that a
+//! It shares every decision with the walk (`chosen`, `ranking`, `choose`), but looks at nothing that a
 //! screen needs, because mutation follows tens of thousands of paths. A flip's guard is not asked for
 //! here: it held when the flip was made, which is before the moment at which its outcome is known.
 
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::diagnosis::{
-    Action, Book, Facts, Goto, INSUFFICIENT, Library, Node, Standing, Step, TRIAGE, Turn, UNDO,
-    best, choose, ranking, turn,
+    Action, Book, Chosen, Facts, Goto, INSUFFICIENT, Library, Node, Standing, Step, TRIAGE, UNDO,
+    best, choose, chosen, ranking,
 };
 
 use super::suite::Outcome;
@@ -133,10 +133,10 @@ fn leave(
 ) -> Option<(Way, Goto)> {
     Some(match &node.step {
         Step::Decide { branches, otherwise, unknown } => {
-            match turn(branches, &|name| facts.seen(&book.id, name).state) {
-                Turn::Branch(place) => (Way::Branch(place), branches.get(place)?.goto.clone()),
-                Turn::Unknown(_) => (Way::Unknown, unknown.clone()),
-                Turn::Otherwise => (Way::Otherwise, otherwise.clone()),
+            match chosen(branches, &|name| facts.seen(&book.id, name).state) {
+                Chosen::Branch(place) => (Way::Branch(place), branches.get(place)?.goto.clone()),
+                Chosen::Unknown(_) => (Way::Unknown, unknown.clone()),
+                Chosen::Otherwise => (Way::Otherwise, otherwise.clone()),
             }
         }
         Step::Rank { among, none, .. } => {

@@ -39,7 +39,7 @@ fn look_again(model: &mut Model, second: u64, cured_at: Option<u64>) {
 
 fn model() -> Model {
     let mut model = watched(NOW, None);
-    model.person = PERSON.to_owned();
+    PERSON.clone_into(&mut model.person);
     look_again(&mut model, NOW + 1, None);
     model
 }

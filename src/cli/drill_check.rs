@@ -211,9 +211,12 @@ fn slowest(runs: &[Checked], after: impl Fn(&Told) -> Option<f64>) -> String {
     times.map(longest).map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.0}"))
 }
 
+/// One of the times of what was told.
+type After = fn(&Told) -> Option<f64>;
+
 /// How soon the cause was told, and what was confirmed that is not so.
 fn told(text: &mut String, runs: &[Checked]) {
-    let rows: [(_, fn(&Told) -> Option<f64>, _); 2] = [
+    let rows: [(_, After, _); 2] = [
         ("named", |told| told.named_after_s, NAMED_WITHIN),
         ("confirmed", |told| told.confirmed_after_s, CONFIRMED_WITHIN),
     ];

@@ -45,9 +45,8 @@ impl Settling {
         for (cause, standing) in standings {
             let now = standing >= Standing::Confirmed;
             let known = self.proven.get_mut(cause);
-            let sum = |was: Proven| match was.now {
-                true => (was.sum + passed).min(most),
-                false => was.sum.saturating_sub(passed),
+            let sum = |was: Proven| {
+                if was.now { (was.sum + passed).min(most) } else { was.sum.saturating_sub(passed) }
             };
             match known {
                 Some(was) => *was = Proven { now, sum: sum(*was) },

@@ -278,12 +278,12 @@ fn feeds(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
     for (id, line) in &sheet.feeds {
         if *id == sheet.book.id {
             let remedy = "name the causes whose evidence this one produces";
-            findings.error("WRB050", *line, id, "a cause cannot feed itself", remedy);
+            findings.error("WRB015", *line, id, "a cause cannot feed itself", remedy);
         } else if !seen.insert(id) {
-            findings.warning("WRB050", *line, id, "the cause is named twice", "name it once");
+            findings.warning("WRB015", *line, id, "the cause is named twice", "name it once");
         } else if library.cause(id).is_none() {
             let remedy = "use the id of a runbook with a [cause]";
-            findings.warning("WRB050", *line, id, "no such cause is loaded", remedy);
+            findings.warning("WRB015", *line, id, "no such cause is loaded", remedy);
         }
     }
 }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::diagnosis::{
-    Action, Evidence, Expr, Facts, Goto, Library, Node, Standing, Step, TRIAGE, Truth, UNDO,
-    choose, decision, ranking,
+    Evidence, Expr, Facts, Goto, Library, Node, Standing, Step, TRIAGE, Truth, UNDO, choose,
+    decision, ranking,
 };
 use crate::signal::Mono;
 
@@ -152,14 +152,14 @@ impl Walk {
         self.pass(words, &goto, facts, at, Some(by), false)
     }
 
-    /// Says how a flip went: verified, not, or unknown.
+    /// Says how a flip went: verified, not, or unknown. Its guard was asked when it was made; a flip that
+    /// worked has often taken away what its guard asks for.
     ///
     /// # Errors
-    /// [`Stuck`] when the node is no action, or its guard refuses it.
+    /// [`Stuck`] when the node is no action.
     pub fn acted(&mut self, worked: Truth, by: &str, facts: &Facts, at: Mono) -> Result<(), Stuck> {
         let (goto, words) = match self.view(facts).map(|view| view.offer) {
-            Some(Offer::Flip { action, guard, .. }) => {
-                self.check_guard(action, guard)?;
+            Some(Offer::Flip { action, .. }) => {
                 let (goto, how) = match worked {
                     Truth::True => (&action.verified, "verified"),
                     Truth::False => (&action.failed, "did not help"),
@@ -308,16 +308,6 @@ impl Walk {
             }
         }
         shown
-    }
-
-    fn check_guard(&self, action: &Action, guard: Truth) -> Result<(), Stuck> {
-        let remedy = match guard {
-            Truth::True => return Ok(()),
-            Truth::Unknown if action.safe => return Ok(()),
-            Truth::False => "there is no reason for this flip now",
-            Truth::Unknown => "fetch the missing signal before a flip away from the safe end",
-        };
-        Err(Stuck::Guarded { node: self.node.clone(), guard, remedy })
     }
 
     fn wants(&self, wanted: &'static str) -> Stuck {

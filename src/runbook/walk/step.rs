@@ -113,16 +113,6 @@ pub enum Stuck {
         /// The target.
         target: String,
     },
-    /// The guard of a flip does not hold.
-    #[error("the guard of `{node}` is {guard}; {remedy}", guard = guard.word())]
-    Guarded {
-        /// The node.
-        node: String,
-        /// The guard's truth.
-        guard: Truth,
-        /// What to do about it.
-        remedy: &'static str,
-    },
     /// The walk is too long.
     #[error("the walk has {MAX_TRAIL} steps; begin a new one")]
     TooLong,

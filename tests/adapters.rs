@@ -334,7 +334,7 @@ fn the_captures_have_a_cause_that_fits_their_truth() {
     };
     check("envoy-healthy", "healthy", &["loop_lag_s"]);
     check("litellm-healthy", "healthy", &["unreachable_rps"]);
-    check("smg-healthy", "healthy", &["timeout_rps"]);
+    check("smg-healthy", "healthy", &["unreachable_rps"]);
     // 12 originals a second against 4 that the provider serves. Envoy repeats few, within its budget;
     // SMG makes three attempts of each call; LiteLLM parks a deployment for each 429 and refuses then.
     check("envoy-storm", "demand-over-capacity", &["client_multiplication"]);

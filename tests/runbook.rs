@@ -226,3 +226,53 @@ fn a_directory_adds_and_replaces_runbooks() {
     let words = runbook::load_dir(&dir.path().join("none")).expect_err("no directory").to_string();
     assert!(words.contains("none: "), "{words}");
 }
+
+const TEAM: &str = r##"# Our proxy's cache is cold
+
+```toml weir.runbook
+id           = "cold-cache"
+format       = 1
+owner        = "search"
+reviewed     = 2026-11-01
+review_every = "90d"
+entry        = "warm"
+
+[evidence]
+cold = "cache.hit_ratio[fast] < 20%"
+
+[cause]
+say         = "The cache is cold: {cache.hit_ratio} of requests are hits."
+requires    = ["cold", "provider_429"]
+asked_at    = ["pressure"]
+pages_owner = true
+```
+
+## warm — Warm it
+
+```toml weir.node
+kind    = "end"
+outcome = "unresolved"
+say     = "Run the warm-up job."
+```
+"##;
+
+#[test]
+fn a_team_adds_a_cause_of_its_own_without_a_triage_of_its_own() {
+    let with = |text: &str| {
+        let files = SHIPPED.iter().copied().chain([("cold-cache.runbook.md", text)]);
+        runbook::assemble(files).map(Arc::new).map_err(|error| error.to_string())
+    };
+    let library = with(TEAM).expect("it fits");
+    let set = serde_json::json!({
+        "window_s": 60, "originals_rps": 30, "attempts_rps": 40, "provider_429_rps": 20,
+        "provider_503_rps": 0, "gate_429_rps": 0, "gate_503_rps": 0, "cache": { "hit_ratio": 0.05 },
+    });
+    let (snapshot, _) = snapshot_from_json(set.as_object().expect("an object"), "test");
+    let verdict = diagnose_once(&library, &snapshot);
+    let named = (verdict.cause.as_str(), verdict.standing, verdict.pages_owner);
+    assert_eq!(named, ("cold-cache", Standing::Confirmed, true), "{:?}", verdict.path);
+    let none = diagnose_once(&runbook::embedded(), &snapshot);
+    assert_ne!(none.cause, "cold-cache");
+    let wrong = with(&TEAM.replace("\"pressure\"", "\"who\"")).expect_err("it ranks nothing");
+    assert!(wrong.contains("`cold-cache`: asked_at: `who` is no rank node"), "{wrong}");
+}

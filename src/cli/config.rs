@@ -5,15 +5,18 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use color_eyre::eyre::{Report, Result, eyre};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::diagnosis::{Library, Owners};
 use crate::flag::{Token, WeirAdmin};
 use crate::gateway::{ConfigError, GatewayConfig, ScopeEntry};
 use crate::ingest::{Access, Adapters, page_url};
+use crate::runbook;
 use crate::signal::{TomlError, toml_error};
 
 use access::AccessKeys;
@@ -41,6 +44,8 @@ pub struct WeirToml {
     pub flags: Option<FlagStoreEntry>,
     /// Whose alerts and silences are shown.
     pub alertmanager: Option<AlertmanagerEntry>,
+    /// Folder with a team's own runbooks, from that of this file.
+    pub runbooks: Option<PathBuf>,
 }
 
 /// `[flags]`: the flag store.
@@ -91,6 +96,27 @@ impl Loaded {
     /// The gateway's complaint about this file.
     pub fn refused(&self, error: &ConfigError) -> Report {
         self.wrong(&error.key, &error.message, &error.remedy)
+    }
+
+    /// The runbooks: the built-in ones, with those of `named` or of `runbooks` beside them.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has errors.
+    pub fn library(&self, named: Option<&Path>) -> Result<Arc<Library>> {
+        let own = self.toml.runbooks.as_deref().map(|dir| {
+            let folder = Path::new(&self.name).parent().unwrap_or(Path::new(""));
+            folder.join(dir)
+        });
+        Ok(match named.map(Path::to_owned).or(own) {
+            Some(dir) => runbook::load_dir(&dir)?,
+            None => runbook::embedded(),
+        })
+    }
+
+    /// Who answers for which quota scope.
+    pub fn owners(&self) -> Owners {
+        let named = |scope: &ScopeEntry| Some((scope.name.clone(), scope.owner.clone()?));
+        self.toml.scopes.iter().filter_map(named).collect()
     }
 
     /// Where alerts are read, if anywhere.

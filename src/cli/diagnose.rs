@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 
 use super::diagnose_text::in_words;
 use super::scrape::duration;
-use super::{explain_text, live, out};
+use super::{config, explain_text, live, out};
 use crate::diagnosis::{
-    Diagnoser, Explanation, Facts, HEALTHY, INSUFFICIENT, Library, Verdict, explain,
+    Diagnoser, Explanation, Facts, HEALTHY, INSUFFICIENT, Library, Owners, Verdict, explain,
     explanation_to_json, judge_once, snapshot_from_json, verdict_to_json, worst_first,
 };
 use crate::incident::recording::Replay;
@@ -82,10 +82,13 @@ struct Judged {
 /// # Errors
 /// When the input or the runbooks cannot be read; the error names the line. When no source answers.
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let library = match &args.runbooks {
-        Some(dir) => runbook::load_dir(dir)?,
-        None => runbook::embedded(),
+    let loaded = args.config.as_deref().map(config::load).transpose()?;
+    let library = match (&args.runbooks, &loaded) {
+        (named, Some(loaded)) => loaded.library(named.as_deref())?,
+        (Some(dir), None) => runbook::load_dir(dir)?,
+        (None, None) => runbook::embedded(),
     };
+    let owners = loaded.map(|loaded| loaded.owners()).unwrap_or_default();
     let asked = asked(&args.explain, &library)?;
     let judge = |verdict: Verdict, facts: &Facts| {
         let explained = asked.iter().filter_map(|id| explain(&library, facts, &verdict, id));
@@ -104,7 +107,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         judged.sort_by(|left, right| worst_first(&left.verdict, &right.verdict));
     }
     for one in &judged {
-        print(one, &library, args.json, !asked.is_empty())?;
+        print(one, (&library, &owners), args.json, !asked.is_empty())?;
     }
     let verdicts: Vec<&Verdict> = judged.iter().map(|one| &one.verdict).collect();
     // Many snapshots of a file are a batch; the scopes of the sources are one state of affairs.
@@ -137,7 +140,12 @@ fn asked(names: &[String], library: &Library) -> Result<Vec<String>> {
     Ok(asked)
 }
 
-fn print(judged: &Judged, library: &Library, as_json: bool, explains: bool) -> Result<()> {
+fn print(
+    judged: &Judged,
+    (library, owners): (&Library, &Owners),
+    as_json: bool,
+    explains: bool,
+) -> Result<()> {
     let Judged { verdict, explained } = judged;
     if as_json {
         let mut json = verdict_to_json(verdict);
@@ -147,7 +155,7 @@ fn print(judged: &Judged, library: &Library, as_json: bool, explains: bool) -> R
         }
         return Ok(out::line(json)?);
     }
-    let mut text = in_words(verdict, library);
+    let mut text = in_words(verdict, library, owners);
     for explanation in explained {
         text.push_str(&explain_text::in_words(explanation, verdict));
     }

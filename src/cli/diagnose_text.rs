@@ -1,8 +1,8 @@
 //! A verdict as a person reads it in a terminal: what it is, how it was found, on what, and what to do.
 
 use crate::diagnosis::{
-    Evidence, HEALTHY, INSUFFICIENT, Library, Missing, Onset, Ranked, Role, Standing, Step, Truth,
-    Verdict,
+    Evidence, HEALTHY, INSUFFICIENT, Library, Missing, Onset, Owners, Ranked, Role, Standing, Step,
+    Truth, Verdict,
 };
 
 /// Missing signals that are named in the sentence; the rest is counted there and listed below.
@@ -11,7 +11,7 @@ const NAMED_MAX: usize = 8;
 const FETCH_MAX: usize = 24;
 
 /// The verdict for a person.
-pub(super) fn in_words(verdict: &Verdict, library: &Library) -> String {
+pub(super) fn in_words(verdict: &Verdict, library: &Library, owners: &Owners) -> String {
     let mut lines = vec![format!(
         "{}  {}  {} of {} signals{}",
         verdict.cause,
@@ -43,6 +43,9 @@ pub(super) fn in_words(verdict: &Verdict, library: &Library) -> String {
     lines.push(completeness(verdict));
     lines.extend(fetching(&verdict.missing));
     lines.extend(verdict.notes.iter().map(|note| format!("note: {note}")));
+    if verdict.pages_owner {
+        lines.push(format!("first: {}", owners.page(&verdict.scope)));
+    }
     lines.push(format!("next: {}", next_step(verdict, library)));
     lines.push(String::new());
     lines.join("\n") + "\n"

@@ -18,7 +18,7 @@ use super::out::{self, OutputError};
 use super::{
     drill_check, drill_compare, drill_gate, drill_list, drill_record, drill_upstream, record,
 };
-use crate::diagnosis::{Library, Verdict, verdict_to_json};
+use crate::diagnosis::{Library, Owners, Verdict, verdict_to_json};
 use crate::drill::compare;
 use crate::drill::live::{self, Control};
 use crate::drill::scenario::Scenario;
@@ -249,6 +249,7 @@ async fn screen(
         read_only: false,
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
+        owners: Owners::default(),
         walk: None,
     })
     .await;

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::diagnose_text::in_words;
 use super::scrape::duration;
 use super::{out, player};
-use crate::diagnosis::verdict_to_json;
+use crate::diagnosis::{Owners, verdict_to_json};
 use crate::flag::wire::SnapshotBody;
 use crate::flag::{FlagTable, Outcome, Plan};
 use crate::incident::recording::{Moment, Replay};
@@ -33,6 +33,9 @@ pub struct Args {
     /// Print it as one JSON document
     #[arg(long)]
     json: bool,
+    /// Runbooks to put beside the built-in ones
+    #[arg(long, value_name = "DIR")]
+    runbooks: Option<PathBuf>,
 }
 
 /// Shows the recording.
@@ -40,7 +43,11 @@ pub struct Args {
 /// # Errors
 /// When it is no recording, was changed, or does not hold the moment.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut replay = Replay::open(&args.file, runbook::embedded())?;
+    let library = match &args.runbooks {
+        Some(dir) => runbook::load_dir(dir)?,
+        None => runbook::embedded(),
+    };
+    let mut replay = Replay::open(&args.file, library)?;
     let (first, last) = replay.span()?;
     let at = args.at.map(|at| replay.reader().moment(at));
     if args.headless || args.json {
@@ -65,6 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             read_only: true,
             appearance: Appearance::detect(),
             person: super::actor::from_system(),
+            owners: Owners::default(),
             walk: None,
         })
         .await?;
@@ -93,7 +101,7 @@ fn print(replay: &Replay, moment: &Moment, as_json: bool) -> Result<()> {
     }
     let mut text = format!("recorded {}, at {:.1} s\n", observation.wall, seconds(observation.at));
     for verdict in verdicts {
-        text.push_str(&in_words(verdict, replay.library()));
+        text.push_str(&in_words(verdict, replay.library(), &Owners::default()));
     }
     out::text(&text)?;
     Ok(())

@@ -20,7 +20,6 @@ use crate::ingest::{
     ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
-use crate::runbook;
 use crate::signal::Mono;
 use crate::tui::{Appearance, Backfill, Notice, Session};
 
@@ -43,6 +42,9 @@ pub struct Args {
     /// Go on with a walk that was handed over and saved
     #[arg(long, value_name = "FILE")]
     walk: Option<PathBuf>,
+    /// Runbooks to put beside the built-in ones, in place of `runbooks` in the file
+    #[arg(long, value_name = "DIR")]
+    runbooks: Option<PathBuf>,
     /// Record everything that is heard into a new file, for `weir replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -53,9 +55,10 @@ pub struct Args {
 /// # Errors
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let walk = args.walk.as_deref().map(|file| walk_text::open(file, runbook::embedded()));
-    let walk = walk.transpose()?;
     let loaded = config::load(&args.config)?;
+    let library = loaded.library(args.runbooks.as_deref())?;
+    let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
+    let walk = walk.transpose()?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
     let store = loaded.flag_store()?.map(|store| Arc::new(store) as Arc<dyn Store>);
@@ -89,15 +92,13 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         title: if journal.is_ok() { "watch" } else { "watch (no journal)" }.to_owned(),
         environment,
         started: origin.into_std(),
-        updates: board::diagnosed(
-            Feeds { observations, alerts, backfill, tape: tape() },
-            runbook::embedded(),
-        ),
+        updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
         read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
         port: board::Desk::new(store, journal, tape()),
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
+        owners: loaded.owners(),
         walk,
     })
     .await;

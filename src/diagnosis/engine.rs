@@ -238,6 +238,7 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         of: used + missing.len(),
         missing,
         runbook: library.book(&named).map(|book| book.id.clone()),
+        pages_owner: standing >= Standing::Likely && cause.is_some_and(|cause| cause.pages_owner),
         plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
         notes,
         toll: toll(&completed.snapshot),

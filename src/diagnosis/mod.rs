@@ -11,6 +11,7 @@ mod fetch;
 mod history;
 mod onset;
 mod openings;
+mod owners;
 mod predicate;
 mod rank;
 mod reach;
@@ -38,6 +39,7 @@ pub use expr::{Expr, ExprError};
 pub use fetch::fetch;
 pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
 pub use onset::{ONSETS_MAX, Onset};
+pub use owners::Owners;
 pub use predicate::{
     Bound, Heading, MAX_PREDICATE_BYTES, Moved, Op, Operand, Predicate, PredicateError, Test,
     Window,

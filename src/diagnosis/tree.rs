@@ -48,6 +48,11 @@ pub struct Cause {
     pub plan: Option<String>,
     /// Ids of the causes whose evidence this one produces.
     pub feeds: Vec<String>,
+    /// Nodes of the triage that ask for it after what they ask for already: how a team's own cause is
+    /// named without a triage of its own.
+    pub asked_at: Vec<String>,
+    /// The quota's owner is paged before anything else is done.
+    pub pages_owner: bool,
 }
 
 /// One branch of a decision.
@@ -274,6 +279,36 @@ pub enum LibraryError {
         /// The target.
         target: String,
     },
+    /// A cause is to be asked for where nothing is ranked.
+    #[error(
+        "runbook `{book}`: asked_at: `{node}` is no rank node of the triage; name one, such as `pressure`"
+    )]
+    NoRank {
+        /// The runbook.
+        book: String,
+        /// The node.
+        node: String,
+    },
+}
+
+/// Puts the causes that say where they are asked for into the triage.
+fn ask_for_all(books: &mut BTreeMap<String, Arc<Book>>) -> Result<(), LibraryError> {
+    let asked: Vec<(String, String)> = books
+        .values()
+        .filter_map(|book| book.cause.as_ref())
+        .flat_map(|cause| cause.asked_at.iter().map(|node| (cause.id.clone(), node.clone())))
+        .collect();
+    let triage = Arc::make_mut(books.get_mut(TRIAGE).ok_or(LibraryError::NoTriage)?);
+    for (cause, at) in asked {
+        let step = triage.nodes.iter_mut().find(|node| node.id == at).map(|node| &mut node.step);
+        let Some(Step::Rank { among, .. }) = step else {
+            return Err(LibraryError::NoRank { book: cause, node: at });
+        };
+        if !among.contains(&cause) {
+            among.push(cause);
+        }
+    }
+    Ok(())
 }
 
 /// All runbooks, with the triage that leads to them. Checked as a whole when it is built.
@@ -298,9 +333,7 @@ impl Library {
                 return Err(LibraryError::Twice { id });
             }
         }
-        if !by_id.contains_key(TRIAGE) {
-            return Err(LibraryError::NoTriage);
-        }
+        ask_for_all(&mut by_id)?;
         let library = Self { books: by_id };
         library.books.values().try_for_each(|book| library.check(book))?;
         Ok(library)

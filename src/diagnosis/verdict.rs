@@ -225,6 +225,8 @@ pub struct Verdict {
     pub runbook: Option<String>,
     /// The named plan to offer (`contain`), if the runbook has one.
     pub plan: Option<String>,
+    /// The quota's owner is paged before anything else is done.
+    pub pages_owner: bool,
     /// Remarks, such as a clamped value or `at-limit`.
     pub notes: Vec<String>,
     /// How much the scope loses, to order several by.
@@ -250,6 +252,7 @@ impl Verdict {
             of: 0,
             runbook: None,
             plan: None,
+            pages_owner: false,
             notes: Vec::new(),
             toll: Toll::default(),
             onsets: Vec::new(),

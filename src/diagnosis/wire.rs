@@ -83,6 +83,7 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         "runbook": verdict.runbook,
         "plan": verdict.plan,
         "notes": verdict.notes,
+        "pages_owner": verdict.pages_owner,
         "lost_originals_rps": verdict.toll.lost_originals_rps,
         "onsets": onsets,
     })

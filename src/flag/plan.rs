@@ -407,6 +407,7 @@ mod tests {
             runbook: None,
             plan: None,
             notes: Vec::new(),
+            pages_owner: false,
             toll: Toll::default(),
             onsets: Vec::new(),
         }

@@ -47,6 +47,10 @@ pub(super) struct CauseBlock {
     pub(super) plan: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) feeds: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) asked_at: Vec<String>,
+    #[serde(default)]
+    pub(super) pages_owner: bool,
 }
 
 /// Within which bounds a file may touch a flag.

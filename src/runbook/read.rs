@@ -223,6 +223,8 @@ impl<'a> Reader<'a> {
             },
             plan: block.plan.as_ref().map(|plan| plan.get_ref().clone()),
             feeds: block.feeds.iter().map(|id| id.get_ref().clone()).collect(),
+            asked_at: block.asked_at.clone(),
+            pages_owner: block.pages_owner,
         }
     }
 

@@ -133,6 +133,7 @@ impl Desk {
             Model::new(session.title.clone(), session.environment.clone(), zone, Utc::now());
         model.read_only = session.read_only;
         model.person.clone_from(&session.person);
+        model.owners.clone_from(&session.owners);
         model.handed = session.walk.take();
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         session.updates.mark_changed();

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use thiserror::Error as ThisError;
 use tokio::sync::{mpsc, watch};
 
-use crate::diagnosis::{Change, Facts, Library, Verdict};
+use crate::diagnosis::{Change, Facts, Library, Owners, Verdict};
 use crate::flag::{self, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
 use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
@@ -149,6 +149,8 @@ pub struct Session {
     pub appearance: Appearance,
     /// Who sits at the screen: the name under notes, answers and hand-overs.
     pub person: String,
+    /// Who answers for which quota scope.
+    pub owners: Owners,
     /// A walk that was handed over and is to be gone on with.
     pub walk: Option<Walk>,
 }

@@ -225,6 +225,7 @@ pub fn verdict(second: u64, cured_at: Option<u64>) -> Verdict {
         runbook: Some(cause.to_owned()),
         plan: plan.map(str::to_owned),
         notes: Vec::new(),
+        pages_owner: false,
         toll: Toll::default(),
         onsets: Vec::new(),
     }

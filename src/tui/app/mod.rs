@@ -24,7 +24,7 @@ use chrono::{DateTime, FixedOffset, Utc};
 use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
-use crate::diagnosis::{STALE_AFTER_S, Standing, Verdict, worst_first};
+use crate::diagnosis::{Owners, STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
@@ -198,6 +198,8 @@ pub struct Model {
     pub playhead: Option<Arc<Playhead>>,
     /// Who sits at the screen.
     pub person: String,
+    /// Who answers for which quota scope.
+    pub owners: Owners,
     /// The walks that were begun, by scope.
     pub guides: BTreeMap<String, Walk>,
     /// A walk that was handed over and not opened yet.
@@ -237,6 +239,7 @@ impl Model {
             toast: None,
             playhead: None,
             person: "on-call".to_owned(),
+            owners: Owners::default(),
             guides: BTreeMap::new(),
             handed: None,
             dirty: true,

@@ -66,8 +66,12 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         let strong = Span::styled(offer.plan.name, look.style(Role::Strong));
         return vec![strong, Span::raw(format!(" applied, watching: {}", watched(model)))];
     }
-    let mut spans =
-        vec![key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")];
+    let mut spans = Vec::new();
+    if let Some(verdict) = model.verdict().filter(|verdict| verdict.pages_owner) {
+        let first = format!("{}, then ", model.owners.page(&verdict.scope));
+        spans.push(Span::styled(first, look.style(Role::Strong)));
+    }
+    spans.extend([key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")]);
     if let Some(offer) = offer {
         let plan = [
             Span::raw("  first plan: "),
@@ -135,7 +139,12 @@ pub fn of_diagnosis(
             }
             State::Unknown | State::Incident => {
                 let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
-                format!("no flip is offered; see weir runbook show {runbook}")
+                let first = if verdict.pages_owner {
+                    format!("{}, then ", model.owners.page(&verdict.scope))
+                } else {
+                    String::new()
+                };
+                format!("{first}l: step by step along the runbook {runbook}")
             }
         },
     };

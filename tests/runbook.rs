@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use weir::diagnosis::{Book, Goto, Library, TRIAGE};
+use weir::diagnosis::{Book, Goto, Library, Standing, TRIAGE, diagnose_once, snapshot_from_json};
 use weir::runbook::{self, Problem, SHIPPED, Severity};
 
 /// What the runbooks of causes lead to once the loop has to be taken down.

@@ -227,7 +227,7 @@ fn a_directory_adds_and_replaces_runbooks() {
     assert!(words.contains("none: "), "{words}");
 }
 
-const TEAM: &str = r##"# Our proxy's cache is cold
+const TEAM: &str = r#"# Our proxy's cache is cold
 
 ```toml weir.runbook
 id           = "cold-cache"
@@ -254,7 +254,7 @@ kind    = "end"
 outcome = "unresolved"
 say     = "Run the warm-up job."
 ```
-"##;
+"#;
 
 #[test]
 fn a_team_adds_a_cause_of_its_own_without_a_triage_of_its_own() {

@@ -339,7 +339,8 @@ mod tests {
     fn steps_say_their_kind_and_where_they_lead() {
         let page = shown("tpm-exhausted.runbook.md", 80);
         for wanted in [
-            "why - Why are the tokens gone? [decide]",
+            "retries - ",
+            "[decide]",
             "  otherwise  -> ",
             "[action]",
             "  failed     -> ",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
+use weir::diagnosis::Owners;
 use weir::ingest::Observation;
 use weir::tui::{Appearance, Port, Session, Update, run};
 
@@ -30,6 +31,7 @@ async fn main() -> Result<(), weir::tui::Error> {
         read_only: false,
         appearance: Appearance::detect(),
         person: support::PERSON.to_owned(),
+        owners: Owners::default(),
         walk: None,
     };
     let feed = tokio::spawn(async move {

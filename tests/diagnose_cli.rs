@@ -79,7 +79,9 @@ fn runbooks_are_listed_shown_linted_and_tested() {
     let listed = weir(&["runbook", "list"], "");
     assert!(String::from_utf8_lossy(&listed.stdout).contains("nested-retries"));
     let shown = weir(&["runbook", "show", "triage"], "");
-    assert!(String::from_utf8_lossy(&shown.stdout).starts_with("# Triage"));
+    assert!(String::from_utf8_lossy(&shown.stdout).starts_with("Triage: "));
+    let raw = weir(&["runbook", "show", "triage", "--raw"], "");
+    assert!(String::from_utf8_lossy(&raw.stdout).starts_with("# Triage: "));
     let lint = weir(&["runbook", "lint"], "");
     assert_eq!(lint.status.code(), Some(0), "{}", String::from_utf8_lossy(&lint.stdout));
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tpm-exhausted.test.toml");

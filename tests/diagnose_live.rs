@@ -169,7 +169,9 @@ fn after_the_cure_demand_is_above_capacity() {
     let story = story(&verdicts);
     for (t, verdict) in verdicts.iter().filter(|(t, _)| *t >= 45) {
         assert_eq!(verdict.cause, "demand-over-capacity", "at {t}\n{story}");
-        assert_eq!(verdict.standing, Standing::Confirmed, "at {t}\n{story}");
+        // What is proven is confirmed a window later.
+        let wanted = if *t < 55 { Standing::Likely } else { Standing::Confirmed };
+        assert!(verdict.standing >= wanted, "at {t}\n{story}");
     }
     assert!(verdicts.iter().skip(14).all(|(_, v)| v.cause != "healthy"), "{story}");
 }

@@ -45,7 +45,8 @@ fn live_and_virtual_agree_and_the_live_ledger_is_exact() {
     let on_paper = drill(&[&["--virtual"], &arguments[..]].concat());
     assert_ledger_agrees(&live);
     assert_eq!(live["remarks"], Value::Array(Vec::new()));
-    assert_eq!(live["verdict"]["cause"], "nested-retries");
+    // Cured before it was so for a window, nothing was confirmed yet; `drill` holds that it is.
+    assert_eq!(live["verdict"], Value::Null);
     for (real, simulated) in phases(&live).iter().zip(phases(&on_paper)) {
         for key in COUNTS {
             let (real, simulated) = (number(real, key), number(simulated, key));

@@ -286,7 +286,9 @@ fn turns(facts: &Facts, cause: &Cause, standing: Standing) -> Vec<Tipping> {
             (true, _) => now != good,
         };
         let levers = levers(facts, cause, expr, wanted, &turned);
-        let takes = if is_confirmed { levers.iter().any(|lever| lever.alone) } else { blocks };
+        // What holds for several reasons falls only with all of them.
+        let falls = kind == Kind::Requires || levers.iter().any(|lever| lever.alone);
+        let takes = if is_confirmed { falls && !levers.is_empty() } else { blocks };
         takes.then(|| Tipping { kind, text: expr.to_string(), state, wanted, levers })
     };
     let mut all: Vec<Tipping> = lists(cause).filter_map(turn).collect();

@@ -233,17 +233,33 @@ fn read(path: &Path) -> Result<String> {
         let open = std::fs::File::open(path);
         Box::new(open.wrap_err_with(|| format!("cannot read {}", path.display()))?)
     };
-    input.by_ref().take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
+    let read = input.by_ref().take(MAX_INPUT_BYTES + 1).read_to_string(&mut text);
+    read.wrap_err_with(|| {
+        format!("{}: not read as text; give one JSON object, or one a line", path.display())
+    })?;
     if text.len() as u64 > MAX_INPUT_BYTES {
         bail!("{}: larger than 64 MiB; split it", path.display());
     }
     Ok(text)
 }
 
+/// Whether the first line alone is the beginning of something.
+fn spans_lines(text: &str) -> bool {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().map(serde_json::from_str::<Json>);
+    lines.next().is_some() && first.is_some_and(|first| first.is_err_and(|error| error.is_eof()))
+}
+
 /// One object, or one object a line.
 fn parse(text: &str, name: &str) -> Result<Vec<(Snapshot, Vec<String>)>> {
-    if let Ok(Json::Object(object)) = serde_json::from_str(text) {
-        return Ok(vec![snapshot_from_json(&object, name)]);
+    let text = text.trim_start_matches('\u{feff}');
+    match serde_json::from_str(text) {
+        Ok(Json::Object(object)) => return Ok(vec![snapshot_from_json(&object, name)]),
+        // An object over several lines: the place of its mistake is not that of a line's end.
+        Err(error) if spans_lines(text) => {
+            bail!("{name}:{}: {error}; write one JSON object, or one a line", error.line())
+        }
+        _ => {}
     }
     let mut snapshots = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {

@@ -16,7 +16,7 @@ use crate::flag::wire::SnapshotBody;
 use crate::ingest::exposition::Format;
 use crate::ingest::prometheus::{Select, promql_of};
 use crate::ingest::{Adapter, Adapters, OnePage, Page, SourceRules, degraded, load_adapter};
-use crate::signal::{CATALOGUE, Mono, Snapshot};
+use crate::signal::{CATALOGUE, Definition, Mono, Snapshot};
 
 /// Time between two scrapes, and to watch for.
 const EVERY: Duration = Duration::from_secs(15);
@@ -30,11 +30,14 @@ pub struct Args {
     /// File with [[source]]: watch what it names
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["adapter", "scrapes"])]
     pub config: Option<PathBuf>,
+    /// Every signal there is: name, unit, meaning
+    #[arg(long, conflicts_with_all = ["config", "adapter", "scrapes"])]
+    pub list: bool,
     /// How the metrics become signals: an adapter's name, or a file that ends in `.toml`
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "config")]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present_any = ["config", "list"])]
     pub adapter: Option<String>,
     /// Two expositions of the same source, the earlier one first
-    #[arg(long = "scrape", value_name = "FILE", required_unless_present_any = ["config", "promql"])]
+    #[arg(long = "scrape", value_name = "FILE", required_unless_present_any = ["config", "promql", "list"])]
     pub scrapes: Vec<String>,
     /// Print the adapter's signals as PromQL instead, for a panel or a rule
     #[arg(long, conflicts_with_all = ["config", "scrapes"])]
@@ -53,12 +56,34 @@ pub struct Args {
     pub json: bool,
 }
 
+/// The catalogue.
+fn list(as_json: bool) -> Result<ExitCode> {
+    if as_json {
+        let row = |one: &Definition| {
+            json!({
+                "name": one.name, "unit": one.unit.word(), "group": one.group, "meaning": one.meaning,
+            })
+        };
+        out::line(Json::Array(CATALOGUE.iter().map(row).collect()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out::write(|out| {
+        CATALOGUE.iter().try_for_each(|one| {
+            writeln!(out, "{:36} {:8} {}", one.name, one.unit.word(), one.meaning)
+        })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Prints the signals of two scrapes, or of the sources of a configuration.
 ///
 /// # Errors
 ///
 /// When a file cannot be read, holds no metrics, no source answers, or the scope is not to be told.
 pub async fn run(args: Args) -> Result<ExitCode> {
+    if args.list {
+        return list(args.json);
+    }
     if args.every.is_some_and(|every| every.is_zero()) {
         bail!("--every must be longer than zero");
     }

@@ -31,13 +31,14 @@ pub fn lint(sheet: &Sheet, library: &Library, today: NaiveDate) -> Vec<Problem> 
         }
     }
     plan(sheet, &mut findings);
+    readings(sheet, &mut findings);
     feeds(sheet, library, &mut findings);
     review(sheet, today, &mut findings);
     findings.found
 }
 
 fn signals(sheet: &Sheet, findings: &mut Findings<'_>) {
-    let remedy = "use a name of the signal catalogue (`weir signals`)";
+    let remedy = "use a name of the signal catalogue (`weir signals --list`)";
     for (name, unit, line) in &sheet.signals {
         match definition(name) {
             None => findings.error("WRB011", *line, name, "no such signal", remedy),
@@ -257,6 +258,19 @@ fn is_safe_end(key: &str, value: &FlagValue) -> Option<bool> {
             Some(true)
         }
         _ => None,
+    }
+}
+
+/// The readings in braces of the cause's sentence.
+fn readings(sheet: &Sheet, findings: &mut Findings<'_>) {
+    let Some(cause) = &sheet.book.cause else { return };
+    let inside = |part: &'_ str| part.split_once('}').map(|(name, _)| name.to_owned());
+    for name in cause.say.split('{').skip(1).filter_map(inside) {
+        let root = name.split('.').next().unwrap_or_default();
+        if definition(root).is_none() {
+            let remedy = "use a name of the signal catalogue (`weir signals --list`)";
+            findings.error("WRB011", sheet.plan_line, &name, "`say` reads no such signal", remedy);
+        }
     }
 }
 

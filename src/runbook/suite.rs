@@ -237,7 +237,7 @@ impl TestFile {
             return Ok(());
         }
         let place = self.place(at);
-        Err(format!("{place}: `{root}` is no signal; `weir signals` names those there are"))
+        Err(format!("{place}: `{root}` is no signal; `weir signals --list` names those there are"))
     }
 }
 

@@ -25,6 +25,8 @@ pub use file::{MAX_WALK_BYTES, WalkFileError};
 pub use reason::{Fork, How, Why};
 pub use step::{Frozen, HandOver, Offer, Stuck, View};
 
+/// A triage that is longer goes round in circles.
+const TRIAGE_STEPS: usize = 32;
 /// Most steps of one walk.
 const MAX_TRAIL: usize = 500;
 /// Longest note or reason, in bytes.
@@ -137,6 +139,23 @@ impl Walk {
             return Err(self.wants("an answer or an action, or has ended"));
         };
         self.pass(say, &goto, facts, at, None, false)
+    }
+
+    /// Takes every step of the triage that the evidence decides, to where a cause's own runbook begins:
+    /// the way that the diagnosis has just gone.
+    pub fn follow_triage(&mut self, facts: &Facts, at: Mono) {
+        while self.book == TRIAGE && self.trail.len() < TRIAGE_STEPS {
+            if self.advance(facts, at).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether nobody has answered, skipped, noted or handed over anything: the evidence alone went here.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        let untouched = |step: &Frozen| step.by.is_none() && step.notes.is_empty();
+        self.trail.iter().all(untouched) && self.notes.is_empty() && self.hand_overs.is_empty()
     }
 
     /// Gives a person's answer by its place in the list.

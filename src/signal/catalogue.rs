@@ -31,6 +31,27 @@ pub enum Unit {
     Record,
 }
 
+impl Unit {
+    /// The word for it, as runbooks write it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PerSecond => "1/s",
+            Self::PerMinute => "1/min",
+            Self::Seconds => "s",
+            Self::Minutes => "min",
+            Self::Hours => "h",
+            Self::Ratio => "ratio",
+            Self::Percent => "percent",
+            Self::Count => "count",
+            Self::Tokens => "tok",
+            Self::Usd => "usd",
+            Self::Text => "text",
+            Self::Record => "record",
+        }
+    }
+}
+
 /// One entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {

@@ -180,14 +180,14 @@ impl Walk {
         if text.len() > MAX_WALK_BYTES {
             return Err(WalkFileError::TooLarge);
         }
-        let head: Head = serde_json::from_str(text).map_err(|error| broken(&error))?;
+        let head: Head = serde_json::from_str(text).map_err(|error| broken(&error, text))?;
         if head.kind.as_deref() != Some(KIND) {
             return Err(WalkFileError::Foreign);
         }
         if let Some(found) = head.format.filter(|found| *found > FORMAT) {
             return Err(WalkFileError::Later { found });
         }
-        let page: Page = serde_json::from_str(text).map_err(|error| broken(&error))?;
+        let page: Page = serde_json::from_str(text).map_err(|error| broken(&error, text))?;
         bounded(&page)?;
         let mut walk = Self::start(library).of(&page.scope, zero);
         walk.notes = page.notes;
@@ -241,9 +241,12 @@ impl Walk {
     }
 }
 
-fn broken(error: &serde_json::Error) -> WalkFileError {
+fn broken(error: &serde_json::Error, text: &str) -> WalkFileError {
     let line = error.line();
-    if error.is_eof() {
+    // A number that ends behind its point is no end to the parser.
+    let last = text.lines().next_back().unwrap_or_default();
+    let at_end = line >= text.lines().count() && error.column() >= last.len();
+    if error.is_eof() || (error.is_syntax() && at_end) {
         return WalkFileError::Truncated { line };
     }
     // The position is said once, in front.

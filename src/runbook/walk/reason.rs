@@ -104,7 +104,7 @@ impl Walk {
                 };
                 let ranked = ranking(&self.library, book, node, facts);
                 let weighed = ranked.iter().map(|(id, standing, goto)| Fork {
-                    state: Some(standing.word()),
+                    state: Some(facts.told(id, *standing).word()),
                     ..way(&title(id), goto)
                 });
                 let rest = [way("none of these", none), way("cannot be told", unknown)];

@@ -5,7 +5,7 @@
 
 use crate::admission::FlagValue;
 use crate::diagnosis::{Facts, Goto, Standing, Truth};
-use crate::runbook::{Offer, Walk};
+use crate::runbook::{Fork, Offer, Walk};
 use crate::tui::app::Model;
 use crate::tui::session::Guidance;
 
@@ -42,6 +42,18 @@ pub enum Does {
     Acted(Truth),
 }
 
+/// Which of several ways the evidence takes; two of them may lead to the same place.
+fn taken(offer: &Offer<'_>, forks: &[Fork]) -> Option<usize> {
+    let Offer::Go { say, goto, .. } = offer else { return None };
+    let there = || forks.iter().enumerate().filter(|(_, fork)| fork.goto == *goto);
+    let said = |fork: &Fork| {
+        fork.say == *say
+            || (fork.say == "cannot be told"
+                && (say.starts_with("cannot tell") || say.starts_with("none stands")))
+    };
+    there().find(|(_, fork)| said(fork)).or_else(|| there().next()).map(|(place, _)| place)
+}
+
 impl Model {
     /// The runbooks and the evidence, where there is a diagnosis behind what is shown.
     #[must_use]
@@ -70,12 +82,14 @@ impl Model {
         let mut choices = Vec::new();
         if let Offer::Flip { action, .. } = &view.offer {
             let (key, to) = (action.flag.clone(), action.set.clone());
-            let say = format!("plan {key} = {to}");
+            let so = if self.is_so(&key, &to) { ", which it is already" } else { "" };
+            let say = format!("plan {key} = {to}{so}");
             choices.push(Choice { say, state: None, does: Does::Plan { key, to }, goto: None });
         }
+        let taken = taken(&view.offer, &why.forks);
         for (place, fork) in why.forks.into_iter().enumerate() {
             let does = match &view.offer {
-                Offer::Go { goto, .. } if *goto == fork.goto => Does::Advance,
+                Offer::Go { .. } if taken == Some(place) => Does::Advance,
                 Offer::Ask { .. } => Does::Answer(place),
                 Offer::Flip { .. } => Does::Acted(match place {
                     0 => Truth::True,
@@ -90,10 +104,34 @@ impl Model {
         choices
     }
 
-    /// Where the cursor begins at the current step: at what the evidence offers.
+    /// Where the cursor begins at the current step: at what the evidence offers, at the answer of
+    /// somebody who cannot tell, and past a flip that changes nothing.
     #[must_use]
     pub fn offered(&self) -> usize {
-        self.choices().iter().position(|choice| choice.does == Does::Advance).unwrap_or(0)
+        let choices = self.choices();
+        let place = |wanted: &dyn Fn(&Choice) -> bool| choices.iter().position(wanted);
+        let open = |choice: &Choice| {
+            let say = choice.say.to_lowercase();
+            matches!(choice.does, Does::Answer(_))
+                && ["cannot tell", "not known", "no idea", "unknown"]
+                    .iter()
+                    .any(|one| say.contains(one))
+        };
+        let is_so =
+            |choice: &Choice| matches!(&choice.does, Does::Plan { key, to } if self.is_so(key, to));
+        if choices.first().is_some_and(is_so) {
+            let worked = choices.get(1).is_some_and(|one| one.state == Some(Truth::True.word()));
+            return if worked { 1 } else { 2.min(choices.len() - 1) };
+        }
+        place(&|choice| choice.does == Does::Advance).or_else(|| place(&open)).unwrap_or(0)
+    }
+
+    /// Whether a flag has this value already, stored and on every instance.
+    fn is_so(&self, key: &str, to: &FlagValue) -> bool {
+        let flag = self.flags.table.as_ref().and_then(|table| table.get(key));
+        flag.is_some_and(|flag| {
+            flag.stored() == to && flag.effective.values().all(|value| value == to)
+        })
     }
 
     /// Why no flip may be planned at the current step.

@@ -2,7 +2,7 @@
 
 use tui_input::Input;
 
-use crate::diagnosis::{Facts, Goto, Truth};
+use crate::diagnosis::{Facts, Goto, TRIAGE, Truth};
 use crate::flag::Change;
 use crate::runbook::{Stuck, Walk};
 use crate::signal::Mono;
@@ -22,6 +22,16 @@ pub fn open(model: &mut Model) {
         toast(model, Role::Warn, "there is no evidence yet to walk on");
         return;
     };
+    let now = model.now;
+    let cause = model.verdict().map(|verdict| verdict.cause.clone());
+    // What the evidence alone has gone through is gone through again once it names another cause.
+    let is_stale = |walk: &Walk| {
+        let (book, _) = walk.position();
+        walk.is_untouched() && book != TRIAGE && cause.as_deref() != Some(book)
+    };
+    if model.guides.get(&scope).is_some_and(is_stale) {
+        model.guides.remove(&scope);
+    }
     if !model.guides.contains_key(&scope) {
         if model.guides.len() >= SCOPES_MAX {
             toast(model, Role::Warn, "too many walks; leave weir to begin anew");
@@ -40,7 +50,13 @@ pub fn open(model: &mut Model) {
                 };
                 handed.of(&of, zero)
             }
-            None => Walk::start(library).of(&scope, zero),
+            None => {
+                let mut walk = Walk::start(library).of(&scope, zero);
+                if let Some(facts) = model.facts() {
+                    walk.follow_triage(facts, now);
+                }
+                walk
+            }
         };
         model.guides.insert(scope, walk);
     }

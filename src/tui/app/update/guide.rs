@@ -1,5 +1,6 @@
 //! What keys do on the walk along a runbook: take a step, answer, go back, skip, note, hand over.
 
+use chrono::{DateTime, Utc};
 use tui_input::Input;
 
 use crate::diagnosis::{Facts, Goto, TRIAGE, Truth};
@@ -38,30 +39,28 @@ pub fn open(model: &mut Model) {
             return;
         }
         let zero = model.wall - model.now.since_start();
-        let walk = match model.handed.take() {
-            Some(handed) => {
-                for remark in handed.remarks() {
-                    model.timeline.push(model.wall, Role::Warn, format!("walk: {remark}"));
-                }
-                let of = if handed.scope().is_empty() {
-                    scope.clone()
-                } else {
-                    handed.scope().to_owned()
-                };
-                handed.of(&of, zero)
+        let walk = if let Some(handed) = model.handed.take() {
+            taken_over(model, handed, &scope, zero)
+        } else {
+            let mut walk = Walk::start(library).of(&scope, zero);
+            if let Some(facts) = model.facts() {
+                walk.follow_triage(facts, now);
             }
-            None => {
-                let mut walk = Walk::start(library).of(&scope, zero);
-                if let Some(facts) = model.facts() {
-                    walk.follow_triage(facts, now);
-                }
-                walk
-            }
+            walk
         };
         model.guides.insert(scope, walk);
     }
     model.modes.push(Mode::Guide(0));
     rest(model);
+}
+
+/// A walk that was handed over, with what is to be known of it on the timeline.
+fn taken_over(model: &mut Model, handed: Walk, scope: &str, zero: DateTime<Utc>) -> Walk {
+    for remark in handed.remarks() {
+        model.timeline.push(model.wall, Role::Warn, format!("walk: {remark}"));
+    }
+    let of = if handed.scope().is_empty() { scope.to_owned() } else { handed.scope().to_owned() };
+    handed.of(&of, zero)
 }
 
 /// Lets every walk take the newest evidence in; none of them moves.

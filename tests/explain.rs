@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use weir::diagnosis::{
-    Explanation, Facts, Library, Role, Standing, Truth, Verdict, Way, explain, explanation_to_json,
-    judge_once, snapshot_from_json,
+    Explanation, Expr, Facts, Library, Role, Standing, Truth, Verdict, Way, explain,
+    explanation_to_json, judge_once, snapshot_from_json,
 };
 use weir::runbook::{self, SHIPPED};
 
@@ -112,7 +112,7 @@ fn the_named_cause_says_what_would_take_it_down() {
 fn another_cause_says_where_the_way_left_it_and_what_it_lacks() {
     let found = explained(&storm(), "rpm-exhausted");
     assert_eq!(found.standing, Standing::RuledOut);
-    assert!(matches!(&found.way, Way::Left { .. } | Way::Outranked { .. }), "{:?}", found.way);
+    assert!(matches!(&found.way, Way::Left { .. } | Way::Weighed { .. }), "{:?}", found.way);
     let lacks = &found.turns[0];
     assert_eq!((lacks.state, lacks.wanted), (Truth::False, Truth::True));
     assert!(!lacks.levers.is_empty());
@@ -174,6 +174,16 @@ proptest! {
                 prop_assert!(turn.state != turn.wanted, "{} {}", &ranked.cause, &turn.text);
                 for lever in &turn.levers {
                     prop_assert!(lever.evidence.state != lever.wanted);
+                    let expr = Expr::parse(&turn.text).expect("it was printed from one");
+                    let now = expr.eval(&mut |name| {
+                        if name == lever.evidence.name {
+                            lever.wanted
+                        } else {
+                            facts.seen(&ranked.cause, name).state
+                        }
+                    });
+                    prop_assert!(!(open && lever.alone) || now == turn.wanted, "{lever:?}");
+                    prop_assert!(open || !lever.alone || now != turn.state, "{lever:?}");
                 }
             }
             let json = explanation_to_json(&found).to_string();

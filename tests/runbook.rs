@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use chrono::NaiveDate;
-use weir::diagnosis::{Book, Goto, Library, Standing, TRIAGE, diagnose_once, snapshot_from_json};
+use weir::admission::FlagValue;
+use weir::diagnosis::{
+    Book, Goto, Library, Refusal, Standing, Step, TRIAGE, Truth, diagnose_once, leading_to,
+    snapshot_from_json,
+};
 use weir::runbook::{self, Problem, SHIPPED, Severity};
 
 /// What the runbooks of causes lead to once the loop has to be taken down.
@@ -24,6 +28,11 @@ fn lint(file: &str, text: &str) -> Vec<Problem> {
         problems.extend(runbook::lint(&sheet, &library(), today()));
     }
     problems
+}
+
+fn book(file: &str, text: &str) -> Book {
+    let (sheet, problems) = runbook::read(file, text);
+    sheet.unwrap_or_else(|| panic!("{}", words(&problems))).book
 }
 
 fn words(problems: &[Problem]) -> String {
@@ -61,9 +70,9 @@ fn a_flip_that_did_not_help_is_not_offered_again() {
 fn the_triage_leads_to_every_cause() {
     let library = library();
     let triage = library.triage();
-    let named = format!("{:?}", triage.nodes);
     for book in library.books().filter(|book| ![TRIAGE, RECOVERY].contains(&book.id.as_str())) {
-        assert!(named.contains(&format!("\"{}\"", book.id)), "{} is no end of the triage", book.id);
+        let leading = leading_to(triage, &book.id);
+        assert!(leading.contains(triage.entry.as_str()), "the triage does not lead to {}", book.id);
         assert!(book.cause.is_some(), "{} treats no cause", book.id);
     }
 }
@@ -142,6 +151,29 @@ fn ways_out_and_guard_rails_are_checked() {
     check("goto = \"why\"", "goto = \"whi\"", "WRB020", "whi");
     check("unknown   = \"look-by-hand\"", "# none", "WRB021", "kind");
     check("otherwise = \"not-this\"", "# none", "WRB022", "kind");
+}
+
+#[test]
+fn a_flip_is_refused_for_its_guard_and_for_its_interlocks() {
+    let example = book("tpm-exhausted.runbook.md", EXAMPLE);
+    let action = |node: &str| match &example.node(node).expect("a node").step {
+        Step::Action(action) => action.clone(),
+        other => panic!("{other:?}"),
+    };
+    let enforced = |key: &str, value: &FlagValue| {
+        key == "admission.mode" && *value == FlagValue::Word("enforce".to_owned())
+    };
+    let (safe, unsafe_one) = (action("cut-retries"), action("recover"));
+    assert!(safe.safe && !unsafe_one.safe);
+    assert_eq!(safe.refusal(Truth::False, enforced), Some(Refusal::GuardFalse));
+    assert_eq!(safe.refusal(Truth::Unknown, |_, _| false), None, "the safe way is always open");
+    assert_eq!(unsafe_one.refusal(Truth::Unknown, enforced), Some(Refusal::GuardUnknown));
+    assert_eq!(unsafe_one.refusal(Truth::True, enforced), None);
+    let refused = unsafe_one.refusal(Truth::True, |_, _| false).expect("an open interlock");
+    assert_eq!(
+        refused.to_string(),
+        "it needs admission.mode = enforce first, stored and on every instance"
+    );
 }
 
 #[test]
@@ -273,6 +305,15 @@ fn a_team_adds_a_cause_of_its_own_without_a_triage_of_its_own() {
     assert_eq!(named, ("cold-cache", Standing::Confirmed, true), "{:?}", verdict.path);
     let none = diagnose_once(&runbook::embedded(), &snapshot);
     assert_ne!(none.cause, "cold-cache");
-    let wrong = with(&TEAM.replace("\"pressure\"", "\"who\"")).expect_err("it ranks nothing");
+    let nowhere = TEAM.replace("\"pressure\"", "\"who\"");
+    let wrong = with(&nowhere).expect_err("it ranks nothing");
     assert!(wrong.contains("`cold-cache`: asked_at: `who` is no rank node"), "{wrong}");
+    let told = words(&lint("cold-cache.runbook.md", &nowhere));
+    let line = nowhere.lines().position(|line| line.starts_with("asked_at")).expect("a line") + 1;
+    assert!(told.contains(&format!("cold-cache.runbook.md:{line}: error WRB016")), "{told}");
+    assert!(told.contains("pressure"), "the remedy names the nodes that rank: {told}");
+    let error =
+        library.with(book("cold-cache.runbook.md", &nowhere)).expect_err("it ranks nothing");
+    let told = runbook::unfit("cold-cache.runbook.md", &error).to_string();
+    assert!(told.starts_with("cold-cache.runbook.md:1: error WRB017"), "{told}");
 }

@@ -15,8 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("runbooks")
 }
 
-/// The stems of the runbooks that have a test file beside them.
-/// Every shipped runbook; each has tests.
+/// The stem of every shipped runbook; each has tests.
 fn shipped() -> impl Iterator<Item = &'static str> {
     SHIPPED.iter().map(|(file, _)| file.trim_end_matches(runbook::SUFFIX))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::DateTime;
 use weir::diagnosis::{Diagnoser, Facts, Goto, Truth};
 use weir::runbook::{self, Offer, Stuck, Walk};
 use weir::signal::{Mono, Snapshot, Value};
@@ -114,6 +115,21 @@ fn flips_questions_and_skips_are_kept_with_their_names() {
     assert_eq!(position(&walk).1, "wait");
     let lost = walk.skip(&Goto::Node("nowhere".to_owned()), "", "bob", facts, at(65));
     assert_eq!(lost, Err(Stuck::NoTarget { target: "nowhere".to_owned() }));
+}
+
+#[test]
+fn back_from_steps_that_are_all_gone_changes_nothing() {
+    let diagnoser = diagnoser(&STORM);
+    let mut walk = Walk::start_in(runbook::embedded(), "nested-retries").expect("shipped");
+    assert!(!walk.back(), "there is no step before the first");
+    follow(&mut walk, diagnoser.facts());
+    assert!(!walk.trail().is_empty());
+    let page = walk.write("alice", DateTime::UNIX_EPOCH).replace("nested-retries", "gone");
+    let mut lost = Walk::read(&page, runbook::embedded(), DateTime::UNIX_EPOCH).expect("a walk");
+    let (trail, here) = (lost.trail().to_vec(), position(&lost));
+    assert!(trail.iter().all(|step| step.book == "gone"), "{trail:?}");
+    assert!(!lost.back());
+    assert_eq!((lost.trail(), position(&lost)), (&trail[..], here));
 }
 
 #[test]

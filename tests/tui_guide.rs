@@ -10,7 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use support::{PERSON, SCOPE, at, wall, watched};
-use weir::diagnosis::{Diagnoser, Facts};
+use weir::diagnosis::{Diagnoser, Facts, Goto, Step};
 use weir::runbook::{self, Walk};
 use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, update};
@@ -220,6 +220,47 @@ fn a_walk_that_was_handed_over_is_gone_on_with() {
     press(&mut next, KeyCode::Enter);
     let times: Vec<_> = guide(&next).trail().iter().map(|step| step.at).collect();
     assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn a_walk_of_another_scope_is_kept_for_it() {
+    let mut first = model();
+    keys(&mut first, "dl");
+    press(&mut first, KeyCode::Enter);
+    let page = guide(&first).write("alice", wall(NOW)).replace(SCOPE, "openai/acct-9/chat");
+    let mut next = model();
+    let handed = Walk::read(&page, runbook::embedded(), DateTime::UNIX_EPOCH).expect("a walk");
+    assert_eq!(handed.scope(), "openai/acct-9/chat");
+    next.handed = Some(handed);
+    keys(&mut next, "dl");
+    assert_eq!(guide(&next).scope(), SCOPE);
+    assert!(next.handed.is_some(), "it waits for its own scope");
+}
+
+#[test]
+fn a_flip_whose_interlock_is_open_is_not_planned() {
+    assert_eq!(at_the_flip().flip_refused(), None);
+    let library = runbook::embedded();
+    let mut refused = Vec::new();
+    for (book, node) in library.books().flat_map(|book| book.nodes.iter().map(move |n| (book, n))) {
+        let Step::Action(action) = &node.step else { continue };
+        if action.needs.is_empty() {
+            continue;
+        }
+        let mut walk = Walk::start_in(Arc::clone(&library), &book.id).expect("shipped");
+        let goto = Goto::Node(node.id.clone());
+        walk.skip(&goto, "to see it", PERSON, &facts(NOW, None), at(NOW)).expect("a node");
+        let mut model = model();
+        model.handed = Some(walk.of(SCOPE, DateTime::UNIX_EPOCH));
+        keys(&mut model, "dl");
+        assert_eq!(place(&model), format!("{}/{}", book.id, node.id));
+        let why = model.flip_refused();
+        let planned = press(&mut model, KeyCode::Enter);
+        assert_eq!(why.is_some(), planned.is_empty(), "{why:?} {planned:?}");
+        refused.extend(why);
+    }
+    let needs = "it needs admission.mode = enforce first, stored and on every instance";
+    assert!(refused.iter().any(|why| why == needs), "{refused:#?}");
 }
 
 #[test]

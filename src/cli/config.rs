@@ -103,10 +103,7 @@ impl Loaded {
     /// # Errors
     /// When a file cannot be read or has errors.
     pub fn library(&self, named: Option<&Path>) -> Result<Arc<Library>> {
-        let own = self.toml.runbooks.as_deref().map(|dir| {
-            let folder = Path::new(&self.name).parent().unwrap_or(Path::new(""));
-            folder.join(dir)
-        });
+        let own = self.toml.runbooks.as_deref().map(|dir| self.path(dir));
         Ok(match named.map(Path::to_owned).or(own) {
             Some(dir) => runbook::load_dir(&dir)?,
             None => runbook::embedded(),

@@ -6,6 +6,7 @@ use super::diagnose_text::{evidence_line, mark, number};
 use crate::diagnosis::{
     Evidence, Explanation, Kind, Lever, Role, Standing, Tipping, Truth, Verdict, Way, fetch,
 };
+use crate::signal::Quality;
 
 /// The explanation of one cause beside the verdict.
 pub(super) fn in_words(explanation: &Explanation, verdict: &Verdict) -> String {
@@ -21,6 +22,9 @@ pub(super) fn in_words(explanation: &Explanation, verdict: &Verdict) -> String {
         explanation.evidence_for, explanation.evidence_against, explanation.evidence_unknown
     );
     let mut lines = vec![format!("{why} {cause}: {standing}  {counts}{role}")];
+    if explanation.is_settling {
+        lines.push("  proven, and confirmed once it has been so for a window".to_owned());
+    }
     lines.extend(way(&explanation.way));
     let kinds = [Kind::Requires, Kind::Supports, Kind::Refutes, Kind::Unless, Kind::Tentative];
     for kind in kinds {
@@ -36,7 +40,8 @@ pub(super) fn in_words(explanation: &Explanation, verdict: &Verdict) -> String {
         }
     }
     if !explanation.turns.is_empty() {
-        lines.push(format!("  {}", heading(*standing)));
+        let standing = if explanation.is_settling { Standing::Confirmed } else { *standing };
+        lines.push(format!("  {}", heading(standing)));
         for turn in &explanation.turns {
             lines.extend(turned(turn));
         }
@@ -66,7 +71,7 @@ fn way(way: &Way) -> Vec<String> {
     match way {
         Way::Named => vec!["  the triage names it".to_owned()],
         Way::Nowhere => vec!["  no question on this path leads to it".to_owned()],
-        Way::Outranked { node, title, answer } => {
+        Way::Weighed { node, title, answer } => {
             vec![format!("  asked at {node} ({title}): {answer}")]
         }
         Way::Left { node, title, answer, wanted } => {
@@ -89,7 +94,7 @@ fn read(evidence: &Evidence) -> String {
     }
     if let Some(source) = &evidence.source {
         let age = evidence.age_s.map_or_else(|| "?".to_owned(), |age| format!("{age:.0} s"));
-        let quality = evidence.quality.unwrap_or("?");
+        let quality = evidence.quality.map_or("?", Quality::word);
         let _ = write!(text, "  {source}, {age} old, {quality}");
     }
     text

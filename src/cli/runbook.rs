@@ -16,7 +16,7 @@ use super::runbook_page::page;
 use super::runbook_test::{self, folder_of, opener};
 use super::walk_text;
 use crate::diagnosis::Library;
-use crate::runbook::{self, Problem, SHIPPED, Severity, Sheet, TestFile};
+use crate::runbook::{self, LoadError, Problem, SHIPPED, Severity, Sheet, TestFile};
 
 /// How the name of a test file ends.
 const TEST_SUFFIX: &str = ".test.toml";
@@ -176,10 +176,19 @@ fn lint(files: &[PathBuf], deny_warnings: bool, as_json: bool) -> Result<ExitCod
     let (sheets, mut problems) = runbook::read_all(pairs.clone());
     // Files are judged beside each other where they fit together, else beside the built-in ones.
     let all = SHIPPED.iter().copied().chain(pairs);
-    let library = runbook::assemble(all).map_or_else(|_| runbook::embedded(), Arc::new);
+    let (library, unfit) = match runbook::assemble(all) {
+        Ok(library) => (Arc::new(library), None),
+        Err(LoadError::Library(error)) => (runbook::embedded(), Some(error)),
+        Err(LoadError::Bad(_) | LoadError::Unreadable { .. }) => (runbook::embedded(), None),
+    };
     for sheet in &sheets {
         problems.extend(runbook::lint(sheet, &library, today()));
         problems.extend(lint_tests(sheet, &library));
+    }
+    // What the rules have named with its line need not be said again.
+    let is_named = problems.iter().any(|problem| problem.severity == Severity::Error);
+    if let Some((error, (file, _))) = unfit.zip(texts.first()).filter(|_| !is_named) {
+        problems.push(runbook::unfit(file, &error));
     }
     print_problems(&problems, texts.len(), as_json)?;
     let worst = problems.iter().map(|problem| problem.severity).max();

@@ -9,8 +9,10 @@ use crate::signal::{Mono, Snapshot};
 use super::change::{Change, InstanceCount};
 use super::derive::{Completed, complete};
 use super::evaluate::Watch;
+use super::expr::Expr;
 use super::fetch::fetch;
 use super::history::{Readings, Single};
+use super::leave::{Taken, triaged};
 use super::onset::Onset;
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
@@ -19,11 +21,9 @@ use super::role::Roles;
 use super::sentence::fill;
 use super::settling::Settling;
 use super::severity::toll;
-use super::tree::{Book, Cause, Goto, Library, Node, Step, evidence_names};
+use super::tree::{Book, Cause, Grounds, Library, Node, TRIAGE, evidence_names};
 use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
-/// Most steps of one walk; a triage that is longer goes round in circles.
-const MAX_STEPS: usize = 32;
 /// The cause that is named when nothing else can be.
 pub const INSUFFICIENT: &str = "insufficient-evidence";
 /// The cause that stands for no incident.
@@ -56,6 +56,18 @@ impl Facts {
             state: evidence.state,
             pending: evidence.pending,
         })
+    }
+
+    /// How an expression of a runbook stands.
+    #[must_use]
+    pub fn truth(&self, book: &str, expr: &Expr) -> Truth {
+        expr.eval(&mut |name| self.seen(book, name).state)
+    }
+
+    /// How something of a runbook stands on its grounds.
+    #[must_use]
+    pub fn score(&self, book: &str, grounds: &Grounds) -> Score {
+        score(grounds, &|name| self.seen(book, name))
     }
 
     /// A cause's standing as it is told: what was only just proven is likely.
@@ -129,23 +141,37 @@ impl Diagnoser {
         instances: Option<&InstanceCount<'_>>,
         at: Mono,
     ) -> Verdict {
-        self.see(snapshot, instances, at);
+        let library = Arc::clone(&self.library);
+        let scores = self.take(&library, snapshot, instances, at);
         let onsets = self.onsets();
-        Verdict { onsets, ..conclude(&self.library, &self.facts, self.ring.newest()) }
+        Verdict { onsets, ..conclude(&library, &self.facts, &scores, self.ring.newest()) }
     }
 
     /// The same without a verdict: for what leads up to a moment that is to be judged.
     pub fn see(&mut self, snapshot: &Snapshot, instances: Option<&InstanceCount<'_>>, at: Mono) {
+        let library = Arc::clone(&self.library);
+        self.take(&library, snapshot, instances, at);
+    }
+
+    /// Takes the next snapshot, and how all causes stand on it.
+    fn take<'a>(
+        &mut self,
+        library: &'a Library,
+        snapshot: &Snapshot,
+        instances: Option<&InstanceCount<'_>>,
+        at: Mono,
+    ) -> Scores<'a> {
         if let Some(told) = instances {
             self.ring.instances(&snapshot.scope, told, at);
         }
         self.ring.push(Arc::new(complete(snapshot)), at);
         self.facts.evidence = Arc::new(self.watch.step(&self.ring, at));
-        let scores = score_all(&self.library, &self.facts);
+        let scores = score_all(library, &self.facts);
         let window_s = self.ring.newest().snapshot.window_s;
         let standings = scores.iter().map(|(cause, score)| (*cause, score.standing));
         self.settling.step(standings, window_s, at);
         self.facts.settling = self.settling.open(window_s).map(str::to_owned).collect();
+        scores
     }
 
     /// The evidence as of the last step.
@@ -201,27 +227,25 @@ pub fn judge_once(library: &Arc<Library>, snapshot: &Snapshot) -> (Verdict, Fact
     let completed = complete(snapshot);
     let readings: &dyn Readings = &Single(&completed);
     diagnoser.facts.evidence = Arc::new(diagnoser.watch.step(readings, Mono::START));
-    let verdict = conclude(library, &diagnoser.facts, &completed);
+    let scores = score_all(library, &diagnoser.facts);
+    let verdict = conclude(library, &diagnoser.facts, &scores, &completed);
     (verdict, diagnoser.facts)
 }
 
-/// The walk so far: what was asked, and on which evidence.
-#[derive(Default)]
-struct Trail {
-    path: Vec<PathStep>,
-    names: Vec<String>,
-}
-
-fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict {
-    let scores = score_all(library, facts);
-    let (named, trail) = walk(library, facts);
+fn conclude(
+    library: &Library,
+    facts: &Facts,
+    scores: &Scores<'_>,
+    completed: &Completed,
+) -> Verdict {
+    let (named, steps) = triaged(library, facts);
     let cause = library.cause(&named);
     let standing = match scores.get(named.as_str()) {
         Some(score) if named != INSUFFICIENT => facts.told(&named, score.standing),
         _ => Standing::CannotTell,
     };
-    let evidence = shown(library, facts, cause, &trail);
-    let predicates = wanted(library, facts, &scores, &named, &evidence);
+    let evidence = shown(facts, cause, &steps);
+    let predicates = wanted(library, facts, scores, &named, &evidence);
     let (used, missing) = completeness(&predicates, &completed.snapshot);
     let mut notes = completed.notes.clone();
     if named == HEALTHY && at_limit(&completed.snapshot) {
@@ -231,9 +255,9 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
         standing,
         scope: completed.snapshot.scope.clone(),
         say: cause.map_or_else(String::new, |cause| fill(&cause.say, &completed.snapshot)),
-        path: trail.path,
+        path: steps.into_iter().map(|(node, taken)| step_of(node, taken)).collect(),
         evidence,
-        also: others(library, facts, &scores, &named),
+        also: others(library, facts, scores, &named),
         used,
         of: used + missing.len(),
         missing,
@@ -247,151 +271,28 @@ fn conclude(library: &Library, facts: &Facts, completed: &Completed) -> Verdict 
     }
 }
 
+/// How each cause stands.
+pub(super) type Scores<'a> = BTreeMap<&'a str, Score>;
+
 /// Scores every cause at once.
-pub(super) fn score_all<'a>(library: &'a Library, facts: &Facts) -> BTreeMap<&'a str, Score> {
+pub(super) fn score_all<'a>(library: &'a Library, facts: &Facts) -> Scores<'a> {
     library
         .books()
         .filter_map(|book| book.cause.as_ref().map(|cause| (book, cause)))
-        .map(|(book, cause)| {
-            (cause.id.as_str(), score(&cause.grounds, &|name| facts.seen(&book.id, name)))
-        })
+        .map(|(book, cause)| (cause.id.as_str(), facts.score(&book.id, &cause.grounds)))
         .collect()
 }
 
-/// Follows the triage until it names a cause.
-fn walk(library: &Library, facts: &Facts) -> (String, Trail) {
-    let triage = library.triage();
-    let mut trail = Trail::default();
-    let mut at = triage.entry.clone();
-    for _ in 0..MAX_STEPS {
-        let Some(node) = triage.node(&at) else { break };
-        let goto = match &node.step {
-            Step::Decide { .. } => decide(node, triage, facts, &mut trail),
-            Step::Rank { .. } => {
-                let ranked = ranking(library, triage, node, facts);
-                let (goto, say) = choose(node, &ranked, facts);
-                trail.path.push(step_of(node, say));
-                goto
-            }
-            Step::End { cause, .. } => {
-                let named = cause.clone().unwrap_or_else(|| INSUFFICIENT.to_owned());
-                return (named, trail);
-            }
-            Step::Human { .. } | Step::Action(_) => break,
-        };
-        match goto {
-            Goto::Node(next) => at = next,
-            Goto::Runbook(cause) => return (cause, trail),
-        }
-    }
-    (INSUFFICIENT.to_owned(), trail)
-}
-
-fn decide(node: &Node, triage: &Book, facts: &Facts, trail: &mut Trail) -> Goto {
-    let (goto, say, names) = decision(node, &|name| facts.seen(&triage.id, name).state);
-    trail.names.extend(names);
-    trail.path.push(step_of(node, say));
-    goto
-}
-
-/// The way out of a decide node: where, in which words, and which evidence was looked at.
-pub fn decision(node: &Node, truth: &impl Fn(&str) -> Truth) -> (Goto, String, Vec<String>) {
-    let Step::Decide { branches, otherwise, unknown } = &node.step else {
-        return (Goto::Node(node.id.clone()), String::new(), Vec::new());
-    };
-    let looked = |at: usize| {
-        let names = branches[..=at].iter().flat_map(|branch| branch.when.names());
-        names.map(str::to_owned).collect::<Vec<_>>()
-    };
-    match chosen(branches, truth) {
-        Chosen::Branch(at) => (branches[at].goto.clone(), branches[at].say.clone(), looked(at)),
-        Chosen::Unknown(at) => {
-            (unknown.clone(), format!("cannot tell whether: {}", branches[at].say), looked(at))
-        }
-        Chosen::Otherwise => {
-            let names = branches.len().checked_sub(1).map(looked).unwrap_or_default();
-            (otherwise.clone(), "none of these".to_owned(), names)
-        }
-    }
-}
-
-/// Which way a decision goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen {
-    /// By the branch at this place, the first that is true.
-    Branch(usize),
-    /// The branch at this place cannot be told before any is true.
-    Unknown(usize),
-    /// No branch is true.
-    Otherwise,
-}
-
-/// The way that the evidence takes among the branches of a decision.
-pub fn chosen(branches: &[super::tree::Branch], truth: &impl Fn(&str) -> Truth) -> Chosen {
-    for (at, branch) in branches.iter().enumerate() {
-        match branch.when.eval(&mut |name| truth(name)) {
-            Truth::True => return Chosen::Branch(at),
-            Truth::Unknown => return Chosen::Unknown(at),
-            Truth::False => {}
-        }
-    }
-    Chosen::Otherwise
-}
-
-/// How each hypothesis and cause of a rank node stands, in the order of the file, and where it leads.
-#[must_use]
-pub fn ranking(
-    library: &Library,
-    book: &Book,
-    node: &Node,
-    facts: &Facts,
-) -> Vec<(String, Standing, Goto)> {
-    let Step::Rank { hypotheses, among, .. } = &node.step else { return Vec::new() };
-    let own = hypotheses.iter().map(|hypothesis| {
-        let found = score(&hypothesis.grounds, &|name| facts.seen(&book.id, name));
-        (hypothesis.id.clone(), found.standing, hypothesis.goto.clone())
-    });
-    let causes = among.iter().filter_map(|id| {
-        let found = score(&library.cause(id)?.grounds, &|name| facts.seen(id, name));
-        Some((id.clone(), found.standing, Goto::Runbook(id.clone())))
-    });
-    own.chain(causes).collect()
-}
-
-/// The way out of a rank node, given its ranking: where, and in which words.
-#[must_use]
-pub fn choose(node: &Node, ranked: &[(String, Standing, Goto)], facts: &Facts) -> (Goto, String) {
-    let Step::Rank { none, unknown, .. } = &node.step else {
-        return (Goto::Node(node.id.clone()), String::new());
-    };
-    if let Some((id, standing, goto)) = best(ranked) {
-        return (goto.clone(), format!("{id} is {}", facts.told(id, *standing)));
-    }
-    match ranked.iter().filter(|entry| entry.1 == Standing::CannotTell).count() {
-        0 => (none.clone(), "none of these".to_owned()),
-        open => (unknown.clone(), format!("none stands, {open} cannot be told")),
-    }
-}
-
-/// The first of the best that stand, so that the order of the file decides between equals.
-#[must_use]
-pub fn best(ranked: &[(String, Standing, Goto)]) -> Option<&(String, Standing, Goto)> {
-    ranked
-        .iter()
-        .filter(|(_, standing, _)| *standing >= Standing::Likely)
-        .reduce(|best, next| if next.1 > best.1 { next } else { best })
-}
-
-fn step_of(node: &Node, branch: String) -> PathStep {
-    PathStep { node: node.id.clone(), title: node.title.clone(), branch }
+fn step_of(node: &Node, taken: Taken) -> PathStep {
+    PathStep { node: node.id.clone(), title: node.title.clone(), branch: taken.say }
 }
 
 /// The evidence to show: that of the path, then that of the cause, each predicate once.
-fn shown(library: &Library, facts: &Facts, cause: Option<&Cause>, trail: &Trail) -> Vec<Evidence> {
-    let triage = &library.triage().id;
-    let on_path = trail.names.iter().map(|name| facts.get(triage, name));
+fn shown(facts: &Facts, cause: Option<&Cause>, steps: &[(&Node, Taken)]) -> Vec<Evidence> {
+    let names = steps.iter().flat_map(|(_, taken)| &taken.names);
+    let on_path = names.map(|name| facts.get(TRIAGE, name));
     let of_cause = cause.into_iter().flat_map(|cause| {
-        let names = cause.grounds.all().flat_map(super::expr::Expr::names);
+        let names = cause.grounds.all().flat_map(Expr::names);
         names.map(|name| facts.get(&cause.id, name))
     });
     let mut texts = BTreeSet::new();
@@ -407,7 +308,7 @@ fn shown(library: &Library, facts: &Facts, cause: Option<&Cause>, trail: &Trail)
 fn wanted<'a>(
     library: &'a Library,
     facts: &Facts,
-    scores: &BTreeMap<&str, Score>,
+    scores: &Scores<'_>,
     named: &str,
     shown: &[Evidence],
 ) -> Vec<&'a Predicate> {
@@ -446,12 +347,7 @@ fn completeness(predicates: &[&Predicate], snapshot: &Snapshot) -> (usize, Vec<M
 
 /// The other causes, best first; between equals the one with more support, then the order of the
 /// runbooks.
-fn others(
-    library: &Library,
-    facts: &Facts,
-    scores: &BTreeMap<&str, Score>,
-    named: &str,
-) -> Vec<Ranked> {
+fn others(library: &Library, facts: &Facts, scores: &Scores<'_>, named: &str) -> Vec<Ranked> {
     let roles = Roles::beside(named, library, facts, scores);
     let mut also: Vec<Ranked> = library
         .books()

@@ -141,7 +141,7 @@ pub fn evaluate(
         held_s: lasted.as_secs_f64(),
         source: look.meta.as_ref().map(|meta| meta.source.to_string()),
         age_s: look.meta.as_ref().map(|meta| meta.age_s),
-        quality: look.meta.as_ref().map(|meta| meta.quality.word()),
+        quality: look.meta.as_ref().map(|meta| meta.quality),
     }
 }
 

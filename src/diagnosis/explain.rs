@@ -1,16 +1,12 @@
 //! Says why a cause is named, or why it is not: what each of its grounds reads, where the triage left
 //! the way to it, and what would change the answer. Judges nothing anew and words nothing.
 
-use super::engine::{Facts, INSUFFICIENT, ranking, score_all};
+use super::engine::{Facts, INSUFFICIENT};
 use super::expr::Expr;
+use super::leave::ranking;
 use super::tree::{Branch, Cause, Goto, Library, Node, Step};
 use super::verdict::{Evidence, Role, Standing, Truth, Verdict};
 use super::ways::{leading_to, leads};
-
-/// Most turns of one explanation.
-const TURNS_MAX: usize = 12;
-/// Most levers of one turn.
-const LEVERS_MAX: usize = 6;
 
 /// In which of a cause's lists an expression stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +67,7 @@ pub enum Way {
     /// It named the cause.
     Named,
     /// It weighed the cause there, and another stood higher or earlier.
-    Outranked {
+    Weighed {
         /// The node.
         node: String,
         /// Its question.
@@ -128,6 +124,8 @@ pub struct Explanation {
     pub cause: String,
     /// How sure.
     pub standing: Standing,
+    /// Its grounds are all proven, and have not been for as long as a window of its signals.
+    pub is_settling: bool,
     /// How it relates to the cause that is named; `None` when it is the one.
     pub role: Option<Role>,
     /// Pieces of evidence for it.
@@ -154,14 +152,15 @@ pub fn explain(
     id: &str,
 ) -> Option<Explanation> {
     let cause = library.cause(id)?;
-    let score = score_all(library, facts).get(id).copied()?;
+    let score = facts.score(id, &cause.grounds);
     let is_open = id == INSUFFICIENT;
     let ranked = verdict.also.iter().find(|ranked| ranked.cause == id);
     let role = ranked.map_or(Role::Other, |ranked| ranked.role);
     let standing = if is_open { Standing::CannotTell } else { score.standing };
     Some(Explanation {
         cause: id.to_owned(),
-        standing,
+        standing: facts.told(id, standing),
+        is_settling: facts.told(id, standing) != standing,
         role: (verdict.cause != id).then_some(role),
         evidence_for: score.evidence_for,
         evidence_against: score.evidence_against,
@@ -195,7 +194,7 @@ fn grounds(facts: &Facts, cause: &Cause) -> Vec<Ground> {
 }
 
 fn value(facts: &Facts, cause: &Cause, expr: &Expr) -> Truth {
-    expr.eval(&mut |name| facts.seen(&cause.id, name).state)
+    facts.truth(&cause.id, expr)
 }
 
 fn unique(expr: &Expr) -> Vec<&str> {
@@ -221,12 +220,12 @@ fn way(library: &Library, facts: &Facts, verdict: &Verdict, id: &str) -> Way {
     };
     let (node_id, title, answer) = (step.node.clone(), step.title.clone(), step.branch.clone());
     if weighs(node, id) {
-        return Way::Outranked { node: node_id, title, answer };
+        return Way::Weighed { node: node_id, title, answer };
     }
     let wanted = match &node.step {
         Step::Decide { branches, otherwise, .. } => {
             let on = |branch: &&Branch| leads(&branch.goto, id, &leading);
-            let truth = |expr: &Expr| expr.eval(&mut |name| facts.seen(&triage.id, name).state);
+            let truth = |expr: &Expr| facts.truth(&triage.id, expr);
             let wanted = |branch: &Branch| Wanted {
                 say: branch.say.clone(),
                 when: branch.when.to_string(),
@@ -294,7 +293,6 @@ fn turns(facts: &Facts, cause: &Cause, standing: Standing) -> Vec<Tipping> {
     let mut all: Vec<Tipping> = lists(cause).filter_map(turn).collect();
     // A false requirement and a true refutation decide; what is unknown comes after.
     all.sort_by_key(|turn| (turn.kind != Kind::Requires, turn.state == Truth::Unknown));
-    all.truncate(TURNS_MAX);
     all
 }
 
@@ -324,7 +322,7 @@ fn levers(
     let lever = |(name, wanted, alone): (&str, Truth, bool)| {
         Some(Lever { evidence: facts.get(&cause.id, name)?, wanted, alone })
     };
-    found.into_iter().filter_map(lever).take(LEVERS_MAX).collect()
+    found.into_iter().filter_map(lever).collect()
 }
 
 fn in_the_way<'a>(

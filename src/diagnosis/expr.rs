@@ -6,6 +6,8 @@ use thiserror::Error;
 
 use super::verdict::Truth;
 
+/// Longest text in bytes: mutation tries an expression once for every part of it.
+const MAX_BYTES: usize = 2_000;
 /// Deepest nesting of parentheses and `not`.
 const MAX_DEPTH: usize = 32;
 
@@ -41,6 +43,9 @@ impl Expr {
     /// [`ExprError`] with the column.
     pub fn parse(text: &str) -> Result<Self, ExprError> {
         let mut parser = Parser { text, at: 0, depth: 0 };
+        if text.len() > MAX_BYTES {
+            return parser.fail(format!("longer than {MAX_BYTES} bytes"));
+        }
         let expr = parser.any()?;
         match parser.peek() {
             "" => Ok(expr),

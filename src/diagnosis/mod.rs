@@ -9,6 +9,7 @@ mod explain;
 mod expr;
 mod fetch;
 mod history;
+mod leave;
 mod onset;
 mod openings;
 mod owners;
@@ -29,15 +30,13 @@ mod wire;
 pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
 pub use derive::{Completed, complete};
-pub use engine::{Chosen, best, chosen};
-pub use engine::{
-    Diagnoser, Facts, HEALTHY, INSUFFICIENT, choose, decision, diagnose_once, judge_once, ranking,
-};
+pub use engine::{Diagnoser, Facts, HEALTHY, INSUFFICIENT, diagnose_once, judge_once};
 pub use evaluate::{Hold, Watch, evaluate};
 pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};
 pub use expr::{Expr, ExprError};
 pub use fetch::fetch;
 pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
+pub use leave::{TRIAGE_STEPS_MAX, Taken, Weighed, ranking, taken, triaged};
 pub use onset::{ONSETS_MAX, Onset};
 pub use owners::Owners;
 pub use predicate::{
@@ -50,7 +49,7 @@ pub use ring::Ring;
 pub use severity::{Severity, worst_first};
 pub use tree::{
     Action, Book, Branch, Cause, Goto, Grounds, Hypothesis, Library, LibraryError, Node, Outcome,
-    Step, TRIAGE, UNDO, Undo, evidence_names,
+    Refusal, Step, TRIAGE, UNDO, Undo, evidence_names,
 };
 pub use verdict::{Evidence, Missing, PathStep, Ranked, Role, Standing, Toll, Truth, Verdict};
 pub use ways::{causes_behind, leading_to};

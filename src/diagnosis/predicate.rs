@@ -33,10 +33,14 @@ use self::parse::Parser;
 
 /// Longest predicate text in bytes.
 pub const MAX_PREDICATE_BYTES: usize = 400;
-/// Longest window, `for` and `@`: one day.
-const MAX_SPAN: Duration = Duration::from_hours(24);
-/// Longest span of a trend: no more is kept.
-const MAX_TREND: Duration = Duration::from_hours(1);
+/// Longest `for`: one day.
+const MAX_HOLD: Duration = Duration::from_hours(24);
+/// Longest window, `@` and trend: no more is kept.
+const MAX_SPAN: Duration = Duration::from_hours(1);
+/// Farthest back that a window reaches: an hour, and a minute more for `[1m]@1h`.
+pub(super) const MAX_PAST: Duration = Duration::from_mins(61);
+/// Shortest window and `@`: nothing is looked at more often.
+const MIN_SPAN: Duration = Duration::from_secs(1);
 
 /// Which way a comparison goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +226,7 @@ impl Predicate {
         let left = parser.operand()?;
         let asked = match parser.peek_word() {
             "is" => parser.text_test(left)?,
-            "matching" => parser.codes_test(&left)?,
+            "matching" => parser.codes_test(left)?,
             "rising" | "falling" => parser.trend_test(left)?,
             "rose" | "fell" => parser.order_test(left)?,
             _ => {
@@ -233,7 +237,7 @@ impl Predicate {
         };
         let mut hold = Duration::ZERO;
         if parser.take_word("for") {
-            hold = parser.duration()?;
+            hold = parser.duration(Duration::ZERO..=MAX_HOLD, "stay within a day")?;
         }
         let mut clear = None;
         if !matches!(asked, Test::Trend { .. } | Test::Order { .. }) && parser.take_word("clear") {

@@ -14,11 +14,11 @@ use super::history::{
 };
 use super::onset::{Onset, Onsets, sense};
 use super::openings::Openings;
-use super::predicate::{Heading, Moved, Window};
+use super::predicate::{Heading, MAX_PAST, Moved, Window};
 use super::trend;
 
-/// How much history is kept: an hour, and a window more for `[..]@1h`.
-const KEPT: Duration = Duration::from_mins(62);
+/// How much history is kept: what a window can reach, and a sample before it.
+const KEPT: Duration = MAX_PAST.saturating_add(SPACING_MAX);
 /// Most readings per signal, whatever the polling rate.
 const MAX_READINGS: usize = 4_000;
 /// Farthest that two samples of one series are apart: the widest interval that can be set.

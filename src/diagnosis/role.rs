@@ -2,10 +2,9 @@
 //!
 //! What produces what is data: a cause's `feeds` names the causes whose evidence it brings about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::engine::{Facts, HEALTHY, INSUFFICIENT};
-use super::rank::Score;
+use super::engine::{Facts, HEALTHY, INSUFFICIENT, Scores};
 use super::tree::{Cause, Library};
 use super::verdict::{Role, Standing, Truth};
 
@@ -13,7 +12,7 @@ use super::verdict::{Role, Standing, Truth};
 pub(super) struct Roles<'a> {
     library: &'a Library,
     facts: &'a Facts,
-    scores: &'a BTreeMap<&'a str, Score>,
+    scores: &'a Scores<'a>,
     named: &'a str,
     shown: BTreeSet<&'a str>,
 }
@@ -23,7 +22,7 @@ impl<'a> Roles<'a> {
         named: &'a str,
         library: &'a Library,
         facts: &'a Facts,
-        scores: &'a BTreeMap<&'a str, Score>,
+        scores: &'a Scores<'a>,
     ) -> Self {
         let shown = library
             .cause(named)

@@ -10,6 +10,7 @@ use crate::admission::FlagValue;
 
 use super::expr::Expr;
 use super::predicate::Predicate;
+use super::verdict::Truth;
 
 /// What a cause rests on. Each entry is an expression over evidence.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,6 +135,53 @@ pub struct Action {
     pub unknown: Goto,
     /// How to take it back.
     pub undo: Option<Undo>,
+}
+
+impl Action {
+    /// Where a way out leads: [`UNDO`] stands for where the undo does.
+    #[must_use]
+    pub fn resolve<'a>(&'a self, goto: &'a Goto) -> &'a Goto {
+        match (goto, &self.undo) {
+            (Goto::Node(target), Some(undo)) if target == UNDO => &undo.goto,
+            _ => goto,
+        }
+    }
+
+    /// Why the flip may not be made on this guard, with `has` for whether a flag has a value; `None`
+    /// when it may. What is unknown refuses an unsafe flip only.
+    #[must_use]
+    pub fn refusal(
+        &self,
+        guard: Truth,
+        mut has: impl FnMut(&str, &FlagValue) -> bool,
+    ) -> Option<Refusal> {
+        match guard {
+            Truth::False => return Some(Refusal::GuardFalse),
+            Truth::Unknown if !self.safe => return Some(Refusal::GuardUnknown),
+            Truth::True | Truth::Unknown => {}
+        }
+        let missing = self.needs.iter().find(|(key, value)| !has(key, value));
+        missing.map(|(key, value)| Refusal::Needs { key: key.clone(), value: value.clone() })
+    }
+}
+
+/// Why a runbook's flip may not be made.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum Refusal {
+    /// There is no reason for it.
+    #[error("its guard is false: there is no reason for this flip now")]
+    GuardFalse,
+    /// Nobody knows whether there is.
+    #[error("its guard is unknown: fetch the missing signal first")]
+    GuardUnknown,
+    /// An interlock is open.
+    #[error("it needs {key} = {value} first, stored and on every instance")]
+    Needs {
+        /// The flag.
+        key: String,
+        /// The value that it needs.
+        value: FlagValue,
+    },
 }
 
 /// How to take an action back.
@@ -347,6 +395,7 @@ impl Library {
         let mut library = self.clone();
         let book = Arc::new(book);
         library.books.insert(book.id.clone(), Arc::clone(&book));
+        ask_for_all(&mut library.books)?;
         library.check(&book)?;
         Ok(library)
     }

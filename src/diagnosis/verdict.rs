@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::onset::Onset;
+use crate::signal::Quality;
 
 /// How sure a verdict is. Ordered from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +43,8 @@ impl fmt::Display for Standing {
 }
 
 /// A truth value of Kleene's strong three-valued logic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Truth {
     /// Holds.
     True,
@@ -58,6 +62,16 @@ impl Truth {
             Self::True => "true",
             Self::False => "false",
             Self::Unknown => "unknown",
+        }
+    }
+
+    /// The letter used on screens and in pages.
+    #[must_use]
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Self::True => "T",
+            Self::False => "F",
+            Self::Unknown => "?",
         }
     }
 
@@ -99,7 +113,8 @@ impl From<bool> for Truth {
 }
 
 /// One predicate as it was evaluated.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// Its name in the runbook (`storm`).
     pub name: String,
@@ -123,8 +138,8 @@ pub struct Evidence {
     pub source: Option<String>,
     /// Age of the reading in seconds.
     pub age_s: Option<f64>,
-    /// Quality word of the reading.
-    pub quality: Option<&'static str>,
+    /// Quality of the reading.
+    pub quality: Option<Quality>,
 }
 
 /// One step of the walk.
@@ -236,9 +251,32 @@ pub struct Verdict {
 }
 
 #[cfg(test)]
+impl Evidence {
+    /// A piece of evidence that reads nothing, for tests to fill in.
+    #[must_use]
+    pub const fn empty(state: Truth) -> Self {
+        Self {
+            name: String::new(),
+            predicate: String::new(),
+            signal: String::new(),
+            value: None,
+            threshold: None,
+            state,
+            pending: false,
+            reason: None,
+            held_s: 0.0,
+            source: None,
+            age_s: None,
+            quality: None,
+        }
+    }
+}
+
+#[cfg(test)]
 impl Verdict {
     /// A verdict that says nothing, for tests to fill in.
-    pub(super) fn empty() -> Self {
+    #[must_use]
+    pub fn empty() -> Self {
         Self {
             cause: String::new(),
             standing: Standing::CannotTell,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::signal::{Snapshot, Value, definition};
+use crate::signal::{Quality, Snapshot, Value, definition};
 
 use super::explain::{Explanation, Lever, Way};
 use super::verdict::{Evidence, Standing, Verdict};
@@ -129,6 +129,7 @@ pub fn explanation_to_json(explanation: &Explanation) -> Json {
     json!({
         "cause": explanation.cause,
         "standing": explanation.standing.word(),
+        "settling": explanation.is_settling,
         "role": explanation.role.map_or("primary", super::verdict::Role::word),
         "for": explanation.evidence_for,
         "against": explanation.evidence_against,
@@ -143,8 +144,8 @@ fn way_to_json(way: &Way) -> Json {
     match way {
         Way::Named => json!({"is": "named"}),
         Way::Nowhere => json!({"is": "nowhere"}),
-        Way::Outranked { node, title, answer } => {
-            json!({"is": "outranked", "node": node, "title": title, "answer": answer})
+        Way::Weighed { node, title, answer } => {
+            json!({"is": "weighed", "node": node, "title": title, "answer": answer})
         }
         Way::Left { node, title, answer, wanted } => {
             let wanted: Vec<Json> = wanted
@@ -169,7 +170,7 @@ fn evidence_to_json(evidence: &Evidence) -> Json {
         "held_s": evidence.held_s,
         "source": evidence.source,
         "age_s": evidence.age_s,
-        "quality": evidence.quality,
+        "quality": evidence.quality.map(Quality::word),
     })
 }
 

@@ -380,7 +380,6 @@ mod tests {
     use super::super::store::{EventChange, EventKind};
     use super::super::types::Revision;
     use super::*;
-    use crate::diagnosis::Toll;
 
     const NOTHING: Evidence<'static> = Evidence { scopes: &[], verdict: None };
 
@@ -397,19 +396,7 @@ mod tests {
             cause: cause.to_owned(),
             standing,
             scope: "openai/acct-1/embed".to_owned(),
-            say: String::new(),
-            path: Vec::new(),
-            evidence: Vec::new(),
-            also: Vec::new(),
-            missing: Vec::new(),
-            used: 0,
-            of: 0,
-            runbook: None,
-            plan: None,
-            notes: Vec::new(),
-            pages_owner: false,
-            toll: Toll::default(),
-            onsets: Vec::new(),
+            ..Verdict::empty()
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::diagnosis::{Book, Goto, Node, Step};
 
-use super::trace::{Way, resolved};
+use super::trace::Way;
 
 /// One way out of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,9 +116,9 @@ fn exits(node: &Node) -> Vec<Exit> {
             .collect(),
         Step::Action(action) => {
             let mut ways = vec![
-                exit(Way::Verified, None, Some(&resolved(action, &action.verified))),
-                exit(Way::Failed, None, Some(&resolved(action, &action.failed))),
-                exit(Way::Unknown, None, Some(&resolved(action, &action.unknown))),
+                exit(Way::Verified, None, Some(action.resolve(&action.verified))),
+                exit(Way::Failed, None, Some(action.resolve(&action.failed))),
+                exit(Way::Unknown, None, Some(action.resolve(&action.unknown))),
             ];
             ways.extend(action.undo.iter().map(|undo| exit(Way::Undo, None, Some(&undo.goto))));
             ways.push(exit(Way::Refused, Some(action.guard.to_string()), None));

@@ -4,11 +4,17 @@
 use crate::diagnosis::{Action, Book, Goto, Node, Step};
 
 use super::problem::Findings;
-use super::trace::resolved;
 
 /// What an answer has to hold for somebody who cannot answer.
-const CANNOT_TELL: &[&str] =
-    &["cannot", "can't", "can not", "unknown", "not known", "not sure", "nobody", "not obtainable"];
+const CANNOT_TELL: [&str; 6] =
+    ["cannot tell", "cannot be told", "can't tell", "not known", "not sure", "unknown"];
+
+/// Whether an answer is the one of somebody who cannot tell.
+#[must_use]
+pub fn is_open_answer(words: &str) -> bool {
+    let words = words.to_lowercase();
+    CANNOT_TELL.iter().any(|open| words.contains(open))
+}
 
 /// Judges every way out of every node.
 pub(super) fn exits(book: &Book, findings: &mut Findings<'_>) {
@@ -31,7 +37,7 @@ pub(super) fn exits(book: &Book, findings: &mut Findings<'_>) {
 
 fn goes_on(node: &Node, action: &Action, findings: &mut Findings<'_>) {
     for (way, goto) in [("failed", &action.failed), ("unknown", &action.unknown)] {
-        if resolved(action, goto) == Goto::Node(node.id.clone()) {
+        if *action.resolve(goto) == Goto::Node(node.id.clone()) {
             let what = format!("`{way}` leads back to the same flip");
             let remedy = "lead it to what is to be done when the flip did not help";
             findings.error("WRB024", node.line, &node.id, what, remedy);
@@ -40,11 +46,7 @@ fn goes_on(node: &Node, action: &Action, findings: &mut Findings<'_>) {
 }
 
 fn may_not_know(node: &Node, answers: &[(String, Goto)], findings: &mut Findings<'_>) {
-    let open = answers.iter().any(|(words, _)| {
-        let words = words.to_lowercase();
-        CANNOT_TELL.iter().any(|open| words.contains(open))
-    });
-    if !open {
+    if !answers.iter().any(|(words, _)| is_open_answer(words)) {
         let what = "no answer is for somebody who cannot tell";
         let remedy = "add one, such as \"cannot tell\" = \"NODE\"";
         findings.warning("WRB025", node.line, &node.id, what, remedy);

@@ -48,7 +48,7 @@ pub(super) struct CauseBlock {
     #[serde(default)]
     pub(super) feeds: Vec<Spanned<String>>,
     #[serde(default)]
-    pub(super) asked_at: Vec<String>,
+    pub(super) asked_at: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) pages_owner: bool,
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::admission::FlagValue;
-use crate::diagnosis::{Evidence, Facts, Library, Step, Truth, score};
+use crate::diagnosis::{Evidence, Facts, Library, Step, Truth};
 
 use super::check::Failure;
 use super::read::flag_value;
@@ -67,10 +67,12 @@ impl Moment<'_> {
         if let Some(wanted) = &expect.verdict {
             let (named, mut walked) = verdict(library, facts);
             if named != *wanted {
-                wrong.push(format!("verdict is {named} by {:?}, expected {wanted}", walked.path));
+                let path: Vec<String> =
+                    walked.iter().map(|(node, way)| format!("{node}: {way}")).collect();
+                wrong.push(format!("verdict is {named} by {path:?}, expected {wanted}"));
             }
             if is_triage(book) {
-                left.append(&mut walked.left);
+                left.append(&mut walked);
             }
         }
         for (name, wanted) in &expect.evidence {
@@ -79,9 +81,7 @@ impl Moment<'_> {
         self.causes(library, book, facts, wrong);
         for (node, wanted) in &expect.verify {
             let found = match tested.node(node).map(|node| &node.step) {
-                Some(Step::Action(action)) => {
-                    action.verify.eval(&mut |name| facts.seen(book, name).state).word()
-                }
+                Some(Step::Action(action)) => facts.truth(book, &action.verify).word(),
                 _ => "not there: it is no action",
             };
             if found != wanted.word() {
@@ -101,7 +101,7 @@ impl Moment<'_> {
                 wrong.push(format!("`{id}` is no cause"));
                 continue;
             };
-            let found = score(&cause.grounds, &|name| facts.seen(id, name)).standing;
+            let found = facts.score(id, &cause.grounds).standing;
             if found != wanted.standing() {
                 wrong.push(format!("cause {id} is {found}, expected {}", wanted.standing()));
             }
@@ -150,7 +150,7 @@ fn evidence(found: Option<Evidence>, name: &str, wanted: &str) -> Option<String>
     (!right).then(|| format!("evidence `{name}` is {found}, expected {wanted}"))
 }
 
-/// Whether an action's guard holds and its interlocks are met; `None` when it is no action.
+/// Whether an action's guard lets it and its interlocks are met; `None` when it is no action.
 fn allowed(
     library: &Library,
     book: &str,
@@ -159,14 +159,10 @@ fn allowed(
     facts: &Facts,
 ) -> Option<bool> {
     let Step::Action(action) = &library.book(book)?.node(node)?.step else { return None };
-    let guard = action.guard.eval(&mut |name| facts.seen(book, name).state);
-    let met = action.needs.iter().all(|(key, value)| {
-        flags
-            .get(key.as_str())
-            .and_then(|set| flag_value(set))
-            .is_some_and(|set: FlagValue| set == *value)
-    });
-    Some(guard == Truth::True && met)
+    let has = |key: &str, value: &FlagValue| {
+        flags.get(key).and_then(|set| flag_value(set)).is_some_and(|set| set == *value)
+    };
+    Some(action.refusal(facts.truth(book, &action.guard), has).is_none())
 }
 
 #[cfg(test)]
@@ -176,24 +172,8 @@ mod tests {
     #[test]
     fn evidence_is_compared_by_state_and_by_reason() {
         let found = |state, pending, reason: Option<&str>| {
-            let (name, predicate, signal) = (String::new(), String::new(), String::new());
             let reason = reason.map(str::to_owned);
-            let (value, threshold, source, age_s, quality) = (None, None, None, None, None);
-            let held_s = 0.0;
-            Evidence {
-                name,
-                predicate,
-                signal,
-                value,
-                threshold,
-                state,
-                pending,
-                reason,
-                held_s,
-                source,
-                age_s,
-                quality,
-            }
+            Evidence { pending, reason, ..Evidence::empty(state) }
         };
         let check = |evidence_found: Evidence, wanted: &str, right: bool| {
             let wrong = evidence(Some(evidence_found), "e", wanted);

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use chrono::NaiveDate;
 
 use crate::admission::{FlagValue, Kind, PLANS, Safe, flag};
-use crate::diagnosis::{Action, Book, Goto, Library, Node, Step, UNDO, evidence_names};
+use crate::diagnosis::{
+    Action, Book, Goto, Library, LibraryError, Node, Step, TRIAGE, UNDO, evidence_names,
+};
 use crate::signal::{Unit, definition};
 
 use super::exits::exits;
@@ -33,6 +35,7 @@ pub fn lint(sheet: &Sheet, library: &Library, today: NaiveDate) -> Vec<Problem> 
     plan(sheet, &mut findings);
     readings(sheet, &mut findings);
     feeds(sheet, library, &mut findings);
+    asked_at(sheet, library, &mut findings);
     review(sheet, today, &mut findings);
     findings.found
 }
@@ -98,7 +101,7 @@ fn evidence(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
             findings.error("WRB013", line, name, "no such evidence", remedy);
         }
     }
-    let elsewhere: BTreeSet<&str> = if book.id == library.triage().id {
+    let elsewhere: BTreeSet<&str> = if book.id == TRIAGE {
         library.books().flat_map(evidence_names).collect()
     } else {
         BTreeSet::new()
@@ -300,6 +303,26 @@ fn feeds(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
             findings.warning("WRB015", *line, id, "no such cause is loaded", remedy);
         }
     }
+}
+
+/// A cause is asked for where the triage ranks causes.
+fn asked_at(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
+    let triage = if sheet.book.id == TRIAGE { &sheet.book } else { library.triage() };
+    let ranks = |node: &&Node| matches!(node.step, Step::Rank { .. });
+    let known: Vec<&str> = triage.nodes.iter().filter(ranks).map(|node| node.id.as_str()).collect();
+    for (id, line) in sheet.asked_at.iter().filter(|(id, _)| !known.contains(&id.as_str())) {
+        let remedy = format!("name one of: {}", known.join(", "));
+        findings.error("WRB016", *line, id, "no rank node of the triage", remedy);
+    }
+}
+
+/// Says that runbooks which can be read do not fit together, of the first of them.
+#[must_use]
+pub fn unfit(file: &str, error: &LibraryError) -> Problem {
+    let mut findings = Findings::new(file);
+    let remedy = "lint the files that belong together at once, and correct the one that is named";
+    findings.error("WRB017", 1, "runbooks", error.to_string(), remedy);
+    findings.found.remove(0)
 }
 
 fn review(sheet: &Sheet, today: NaiveDate, findings: &mut Findings<'_>) {

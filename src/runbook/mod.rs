@@ -23,7 +23,8 @@ mod walk;
 
 pub use check::{Failure, Open, Run};
 pub use coverage::{Coverage, Exit};
-pub use lint::lint;
+pub use exits::is_open_answer;
+pub use lint::{lint, unfit};
 pub use load::{
     LoadError, SHIPPED, SUFFIX, assemble, embedded, files_of, load_dir, read_all, read_file,
 };

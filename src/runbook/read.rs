@@ -185,6 +185,9 @@ impl<'a> Reader<'a> {
         };
         let plan = head.cause.as_ref().and_then(|cause| cause.plan.as_ref());
         let fed = head.cause.iter().flat_map(|cause| &cause.feeds);
+        let asked = head.cause.iter().flat_map(|cause| &cause.asked_at);
+        let placed = |word: &Spanned<String>| (word.get_ref().clone(), self.line(word));
+        let (feeds, asked_at) = (fed.map(placed).collect(), asked.map(placed).collect());
         Sheet {
             file: file.to_owned(),
             book,
@@ -206,7 +209,8 @@ impl<'a> Reader<'a> {
             review_every: self.duration(&head.review_every, "review_every"),
             reviewed_line,
             plan_line: plan.map_or(self.block.line, |plan| self.line(plan)),
-            feeds: fed.map(|id| (id.get_ref().clone(), self.line(id))).collect(),
+            feeds,
+            asked_at,
         }
     }
 
@@ -223,7 +227,7 @@ impl<'a> Reader<'a> {
             },
             plan: block.plan.as_ref().map(|plan| plan.get_ref().clone()),
             feeds: block.feeds.iter().map(|id| id.get_ref().clone()).collect(),
-            asked_at: block.asked_at.clone(),
+            asked_at: block.asked_at.iter().map(|node| node.get_ref().clone()).collect(),
             pages_owner: block.pages_owner,
         }
     }

@@ -34,6 +34,7 @@ pub struct Sheet {
     pub(super) reviewed_line: usize,
     pub(super) plan_line: usize,
     pub(super) feeds: Vec<(String, usize)>,
+    pub(super) asked_at: Vec<(String, usize)>,
 }
 
 impl Sheet {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::diagnosis::Standing;
+use crate::diagnosis::{Standing, Truth};
 use crate::signal::{Value, definition, parse_duration};
 
 use super::blocks::line_of;
@@ -55,7 +55,7 @@ pub(super) struct Expect {
     #[serde(default)]
     pub(super) evidence: BTreeMap<String, String>,
     #[serde(default)]
-    pub(super) verify: BTreeMap<String, TruthWord>,
+    pub(super) verify: BTreeMap<String, Truth>,
     pub(super) standing: Option<StandingWord>,
     #[serde(default)]
     pub(super) causes: BTreeMap<String, StandingWord>,
@@ -92,24 +92,6 @@ pub(super) enum Outcome {
     Failed,
     Unknown,
     Undo,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum TruthWord {
-    True,
-    False,
-    Unknown,
-}
-
-impl TruthWord {
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::True => "true",
-            Self::False => "false",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

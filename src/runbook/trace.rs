@@ -1,17 +1,13 @@
 //! Follows a runbook as a test drives it: the evidence decides where it can, the test answers for the
 //! person and says how flips went. Keeps the way out of every node that was left.
 //!
-//! It shares every decision with the walk (`chosen`, `ranking`, `choose`), but looks at nothing that a
-//! screen needs, because mutation follows tens of thousands of paths. A flip's guard is not asked for
-//! here: it held when the flip was made, which is before the moment at which its outcome is known.
+//! A flip's guard is not asked for here: it held when the flip was made, which is before the moment at
+//! which its outcome is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::diagnosis::{
-    Action, Book, Chosen, Facts, Goto, INSUFFICIENT, Library, Node, Standing, Step, TRIAGE, UNDO,
-    best, choose, chosen, ranking,
-};
+use crate::diagnosis::{Action, Book, Facts, Goto, Library, Node, Step, TRIAGE, taken, triaged};
 
 use super::suite::Outcome;
 
@@ -131,29 +127,12 @@ fn leave(
     facts: &Facts,
     trace: &mut Trace,
 ) -> Option<(Way, Goto)> {
+    if let Some(taken) = taken(library, book, node, facts) {
+        let told = taken.ranked.iter().map(|(id, standing, _)| format!("{id}={standing}"));
+        trace.ranking.extend(told);
+        return Some((way_at(node, taken.place), taken.goto));
+    }
     Some(match &node.step {
-        Step::Decide { branches, otherwise, unknown } => {
-            match chosen(branches, &|name| facts.seen(&book.id, name).state) {
-                Chosen::Branch(place) => (Way::Branch(place), branches.get(place)?.goto.clone()),
-                Chosen::Unknown(_) => (Way::Unknown, unknown.clone()),
-                Chosen::Otherwise => (Way::Otherwise, otherwise.clone()),
-            }
-        }
-        Step::Rank { among, none, .. } => {
-            let ranked = ranking(library, book, node, facts);
-            trace.ranking.extend(ranked.iter().map(|(id, standing, _)| format!("{id}={standing}")));
-            let (goto, _) = choose(node, &ranked, facts);
-            let way = match best(&ranked) {
-                Some((id, ..)) if among.contains(id) => Way::Among(id.clone()),
-                Some((id, ..)) => Way::Hypothesis(id.clone()),
-                None if open(&ranked) => Way::Unknown,
-                None => {
-                    debug_assert_eq!(goto, *none, "nothing stands and nothing is open");
-                    Way::None
-                }
-            };
-            (way, goto)
-        }
         Step::Human { answers, .. } => {
             let words = hand.answers.get(&node.id)?;
             let Some((_, goto)) = answers.iter().find(|(known, _)| known == words) else {
@@ -173,46 +152,41 @@ fn leave(
             }
             exit?
         }
-        Step::End { .. } => return None,
+        Step::Decide { .. } | Step::Rank { .. } | Step::End { .. } => return None,
     })
 }
 
-fn open(ranked: &[(String, Standing, Goto)]) -> bool {
-    ranked.iter().any(|(_, standing, _)| *standing == Standing::CannotTell)
+/// What the way at this place is called, by the order of [`crate::diagnosis::Taken`].
+fn way_at(node: &Node, place: usize) -> Way {
+    match &node.step {
+        Step::Decide { branches, .. } if place < branches.len() => Way::Branch(place),
+        Step::Decide { branches, .. } if place == branches.len() => Way::Otherwise,
+        Step::Rank { hypotheses, among, .. } => {
+            let own = hypotheses.iter().map(|one| Way::Hypothesis(one.id.clone()));
+            let causes = among.iter().map(|id| Way::Among(id.clone()));
+            let mut ways = own.chain(causes).chain([Way::None]);
+            ways.nth(place).unwrap_or(Way::Unknown)
+        }
+        _ => Way::Unknown,
+    }
 }
 
 fn exit_of(action: &Action, outcome: Outcome) -> Option<(Way, Goto)> {
     Some(match outcome {
-        Outcome::Verified => (Way::Verified, resolved(action, &action.verified)),
-        Outcome::Failed => (Way::Failed, resolved(action, &action.failed)),
-        Outcome::Unknown => (Way::Unknown, resolved(action, &action.unknown)),
+        Outcome::Verified => (Way::Verified, action.resolve(&action.verified).clone()),
+        Outcome::Failed => (Way::Failed, action.resolve(&action.failed).clone()),
+        Outcome::Unknown => (Way::Unknown, action.resolve(&action.unknown).clone()),
         Outcome::Undo => (Way::Undo, action.undo.as_ref()?.goto.clone()),
     })
 }
 
-/// `undo` as a target stands for where the undo leads.
-pub(super) fn resolved(action: &Action, goto: &Goto) -> Goto {
-    match (goto, &action.undo) {
-        (Goto::Node(target), Some(undo)) if target == UNDO => undo.goto.clone(),
-        _ => goto.clone(),
-    }
-}
-
-/// The cause that the whole triage names, and how it got there.
-pub(super) fn verdict(library: &Library, facts: &Facts) -> (String, Trace) {
-    let triage = library.triage();
-    let nobody = (BTreeMap::new(), BTreeMap::new());
-    let hand = Hand { answers: &nobody.0, acted: &nobody.1 };
-    let trace = trace(library, triage, &triage.entry, hand, facts);
-    let end = trace.path.last().map(String::as_str).unwrap_or_default();
-    let named = match end.strip_prefix("runbook:") {
-        Some(id) => id.to_owned(),
-        None => match triage.node(end).map(|node| &node.step) {
-            Some(Step::End { cause: Some(cause), .. }) => cause.clone(),
-            _ => INSUFFICIENT.to_owned(),
-        },
+/// The cause that the whole triage names, and the ways that it took.
+pub(super) fn verdict(library: &Library, facts: &Facts) -> (String, Vec<(String, Way)>) {
+    let (cause, steps) = triaged(library, facts);
+    let way = |(node, taken): (&Node, crate::diagnosis::Taken)| {
+        (node.id.clone(), way_at(node, taken.place))
     };
-    (named, trace)
+    (cause, steps.into_iter().map(way).collect())
 }
 
 /// Whether this is the runbook that verdicts are walked in.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::diagnosis::{
-    Evidence, Expr, Facts, Goto, Library, Node, Standing, Step, TRIAGE, Truth, UNDO, choose,
-    decision, ranking,
+    Book, Evidence, Expr, Facts, Goto, Library, Node, Step, TRIAGE, TRIAGE_STEPS_MAX, Taken, Truth,
+    Weighed, taken,
 };
 use crate::signal::Mono;
 
@@ -25,8 +25,6 @@ pub use file::{MAX_WALK_BYTES, WalkFileError};
 pub use reason::{Fork, How, Why};
 pub use step::{Frozen, HandOver, Offer, Stuck, View};
 
-/// A triage that is longer goes round in circles.
-const TRIAGE_STEPS: usize = 32;
 /// Most steps of one walk.
 const MAX_TRAIL: usize = 500;
 /// Longest note or reason, in bytes.
@@ -127,7 +125,7 @@ impl Walk {
         let book = self.library.book(&self.book)?;
         let node = book.node(&self.node)?;
         let evidence = self.evidence_of(node, facts);
-        Some(View { book, node, offer: self.offer(node, facts), evidence })
+        Some(View { book, node, offer: self.offer(book, node, facts)?, evidence })
     }
 
     /// Takes the way that the evidence offers and freezes the step.
@@ -144,7 +142,7 @@ impl Walk {
     /// Takes every step of the triage that the evidence decides, to where a cause's own runbook begins:
     /// the way that the diagnosis has just gone.
     pub fn follow_triage(&mut self, facts: &Facts, at: Mono) {
-        while self.book == TRIAGE && self.trail.len() < TRIAGE_STEPS {
+        while self.book == TRIAGE && self.trail.len() < TRIAGE_STEPS_MAX {
             if self.advance(facts, at).is_err() {
                 return;
             }
@@ -184,11 +182,8 @@ impl Walk {
                     Truth::False => (&action.failed, "did not help"),
                     Truth::Unknown => (&action.unknown, "cannot be told"),
                 };
-                let goto = match (goto, &action.undo) {
-                    (Goto::Node(target), Some(undo)) if target == UNDO => undo.goto.clone(),
-                    _ => goto.clone(),
-                };
-                (goto, format!("{} = {}: {how}", action.flag, action.set))
+                let words = format!("{} = {}: {how}", action.flag, action.set);
+                (action.resolve(goto).clone(), words)
             }
             _ => return Err(self.wants("no action")),
         };
@@ -211,17 +206,16 @@ impl Walk {
     }
 
     /// Goes back to the step before and forgets what was answered there. A step that the library has
-    /// lost is passed over. False at the start.
+    /// lost is passed over. False, and nothing changes, when there is none.
     pub fn back(&mut self) -> bool {
-        while let Some(last) = self.trail.pop() {
-            if self.knows(&last.book, &last.node) {
-                self.book = last.book;
-                self.node = last.node;
-                self.notes = last.notes;
-                return true;
-            }
+        let known = |step: &Frozen| self.knows(&step.book, &step.node);
+        let Some(place) = self.trail.iter().rposition(known) else { return false };
+        if let Some(last) = self.trail.drain(place..).next() {
+            self.book = last.book;
+            self.node = last.node;
+            self.notes = last.notes;
         }
-        false
+        true
     }
 
     /// Leaves a note at the current step.
@@ -281,40 +275,27 @@ impl Walk {
         self.library.book(book).is_some_and(|book| book.node(node).is_some())
     }
 
-    fn offer<'a>(&'a self, node: &'a Node, facts: &Facts) -> Offer<'a> {
-        match &node.step {
-            Step::Decide { .. } => {
-                let (goto, say, _) = decision(node, &|name| facts.seen(&self.book, name).state);
-                Offer::Go { say, goto, ranking: Vec::new() }
-            }
-            Step::Rank { .. } => {
-                let ranked = self
-                    .library
-                    .book(&self.book)
-                    .map(|book| ranking(&self.library, book, node, facts))
-                    .unwrap_or_default();
-                let (goto, say) = choose(node, &ranked, facts);
-                let told = |(id, standing, _): (String, Standing, Goto)| {
+    fn offer<'a>(&'a self, book: &Book, node: &'a Node, facts: &Facts) -> Option<Offer<'a>> {
+        Some(match &node.step {
+            Step::Decide { .. } | Step::Rank { .. } => {
+                let Taken { place, goto, say, ranked, .. } =
+                    taken(&self.library, book, node, facts)?;
+                let told = |(id, standing, _): Weighed| {
                     let standing = facts.told(&id, standing);
                     (id, standing)
                 };
-                let ranking = ranked.into_iter().map(told).collect();
-                Offer::Go { say, goto, ranking }
+                Offer::Go { place, say, goto, ranking: ranked.into_iter().map(told).collect() }
             }
             Step::Human { ask, answers } => Offer::Ask { question: ask, answers },
             Step::Action(action) => Offer::Flip {
                 action,
-                guard: self.truth(&action.guard, facts),
-                verified: self.truth(&action.verify, facts),
+                guard: facts.truth(&self.book, &action.guard),
+                verified: facts.truth(&self.book, &action.verify),
             },
             Step::End { outcome, say, cause } => {
                 Offer::Ended { outcome: *outcome, say, cause: cause.as_deref() }
             }
-        }
-    }
-
-    fn truth(&self, expr: &Expr, facts: &Facts) -> Truth {
-        expr.eval(&mut |name| facts.seen(&self.book, name).state)
+        })
     }
 
     fn evidence_of(&self, node: &Node, facts: &Facts) -> Vec<Evidence> {

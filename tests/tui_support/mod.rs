@@ -14,7 +14,7 @@ use weir::diagnosis::{
 };
 use weir::flag::{FlagState, FlagTable, Outcome, Plan, Revision};
 use weir::ingest::{Observation, SourceStatus};
-use weir::signal::{Mono, Reading, Snapshot, Value};
+use weir::signal::{Mono, Quality, Reading, Snapshot, Value};
 use weir::tui::app::{Model, Msg, update};
 use weir::tui::theme::{ASCII, Depth};
 use weir::tui::view::render;
@@ -263,7 +263,7 @@ fn evidence(
         },
         source: read.map(|_| "gateway".to_owned()),
         age_s: read.map(|_| 1.0),
-        quality: read.map(|_| "exact"),
+        quality: read.map(|_| Quality::Exact),
     }
 }
 

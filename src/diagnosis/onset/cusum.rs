@@ -139,7 +139,8 @@ impl Tracker {
         let last = self
             .moves
             .back_mut()
-            .filter(|last| last.way == way && at.saturating_since(last.alarm) <= SAME_MOVE);
+            .filter(|last| last.way == way && last.watched == level.began)
+            .filter(|last| at.saturating_since(last.alarm) <= SAME_MOVE);
         if let Some(last) = last {
             (last.to, last.alarm) = (to, at);
             return;
@@ -154,7 +155,8 @@ impl Tracker {
     /// The end of a move is where the signal gets to.
     fn follow(&mut self, at: Mono) {
         let (Some(level), Some(last)) = (&self.level, self.moves.back_mut()) else { return };
-        if at.saturating_since(last.alarm) <= SETTLE {
+        let is_its_level = last.watched == level.began;
+        if is_its_level && at.saturating_since(last.alarm) <= SETTLE {
             let smooth = self.sense.level(level.smooth());
             last.to = match last.way {
                 Heading::Up => last.to.max(smooth),

@@ -1,12 +1,13 @@
 //! Reads one predicate from its text. Knows the grammar and where a text leaves it, nothing else.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::signal::parse_duration;
 
 use super::{
-    Bound, CodePatterns, Heading, MAX_SPAN, MAX_TREND, Moved, Op, Operand, PredicateError, Test,
-    Window,
+    Bound, CodePatterns, Heading, MAX_PAST, MAX_SPAN, MIN_SPAN, Moved, Op, Operand, PredicateError,
+    Test, Window,
 };
 
 pub(super) struct Parser<'a> {
@@ -78,37 +79,57 @@ impl<'a> Parser<'a> {
         let mut ago = None;
         if self.rest().starts_with('@') {
             self.at += 1;
-            ago = Some(self.duration()?);
+            ago = Some(self.past()?);
+        }
+        let back = match window {
+            Window::Fast => Duration::ZERO,
+            Window::Span(span) => span,
+        };
+        if back + ago.unwrap_or_default() > MAX_PAST {
+            self.at = start;
+            return self.fail("that window is not kept", "let it begin within the last 61 minutes");
         }
         Ok(Operand { signal: name.to_owned(), window, ago })
     }
 
     fn window(&mut self) -> Result<Window, PredicateError> {
         self.at += 1;
-        let window =
-            if self.take_word("fast") { Window::Fast } else { Window::Span(self.duration()?) };
+        let window = if self.take_word("fast") { Window::Fast } else { Window::Span(self.past()?) };
         self.expect(']', "close the window, as in `[1m]` or `[fast]`")?;
         Ok(window)
     }
 
-    /// A signal alone: a trend and an onset are read from the samples themselves.
+    /// A window, an `@` or the span of a trend: no more than an hour is kept.
+    fn past(&mut self) -> Result<Duration, PredicateError> {
+        self.duration(MIN_SPAN..=MAX_SPAN, "only an hour is kept; write from `1s` to `1h`")
+    }
+
+    /// A signal alone: a trend and an onset are read from the samples, a word and codes from the newest.
     fn bare(&mut self, operand: Operand, at: usize) -> Result<String, PredicateError> {
         if operand.window == Window::Fast && operand.ago.is_none() {
             return Ok(operand.signal);
         }
         self.at = at;
-        self.fail("a move has no window and no `@`", "write the signal alone, as in `x rising 10m`")
+        self.fail(
+            "a move, a word and codes have no window and no `@`",
+            "write the signal alone, as in `x rising 10m`",
+        )
     }
 
-    pub(super) fn duration(&mut self) -> Result<Duration, PredicateError> {
+    pub(super) fn duration(
+        &mut self,
+        within: RangeInclusive<Duration>,
+        remedy: &'static str,
+    ) -> Result<Duration, PredicateError> {
         self.skip_space();
         let start = self.at;
         let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '.');
         match parse_duration(word) {
-            Some(span) if span <= MAX_SPAN => Ok(span),
-            Some(_) => {
+            Some(span) if within.contains(&span) => Ok(span),
+            Some(span) => {
                 self.at = start;
-                self.fail(format!("`{word}` is too long"), "stay within a day")
+                let which = if span > *within.end() { "long" } else { "short" };
+                self.fail(format!("`{word}` is too {which}"), remedy)
             }
             None => {
                 self.at = start;
@@ -157,6 +178,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn text_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
+        let path = self.bare(left, 0)?;
         self.take_word("is");
         let negated = self.take_word("not");
         self.skip_space();
@@ -164,15 +186,14 @@ impl<'a> Parser<'a> {
         if word.is_empty() {
             return self.fail("a word is missing", "write what it should be, as in `is open`");
         }
-        Ok(Test::Is { path: left.signal, word: word.to_owned(), negated })
+        Ok(Test::Is { path, word: word.to_owned(), negated })
     }
 
-    pub(super) fn codes_test(&mut self, left: &Operand) -> Result<Test, PredicateError> {
-        if left.signal != "error_codes" {
-            return self.fail(
-                format!("`{}` has no codes", left.signal),
-                "`matching` reads `error_codes` only",
-            );
+    pub(super) fn codes_test(&mut self, left: Operand) -> Result<Test, PredicateError> {
+        let signal = self.bare(left, 0)?;
+        if signal != "error_codes" {
+            return self
+                .fail(format!("`{signal}` has no codes"), "`matching` reads `error_codes` only");
         }
         self.take_word("matching");
         self.expect('/', "write the codes as `/first|second*/`")?;
@@ -197,13 +218,7 @@ impl<'a> Parser<'a> {
         } else {
             Heading::Down
         };
-        self.skip_space();
-        let start = self.at;
-        let span = self.duration()?;
-        if span.is_zero() || span > MAX_TREND {
-            self.at = start;
-            return self.fail("that span is not kept", "write `5m`, `10m`, at most `1h`");
-        }
+        let span = self.past()?;
         Ok(Test::Trend { signal, way, span })
     }
 

@@ -80,6 +80,12 @@ fn errors_name_the_column_and_the_remedy() {
     check("amplification[1q] > 3", 15, "30s");
     check("amplification[1m > 3", 18, "close the window");
     check("amplification > 3 for 9d", 23, "within a day");
+    check("amplification[500ms] > 3", 15, "from `1s` to `1h`");
+    check("amplification@2h > 3", 15, "from `1s` to `1h`");
+    check("amplification[5m]@1h > 3", 1, "within the last 61 minutes");
+    check("amplification > amplification[5m]@1h", 17, "within the last 61 minutes");
+    check("breaker.state[1m] is open", 1, "alone");
+    check("error_codes@1h matching /a/ > 1", 1, "alone");
     check("amplification > 3 clear 1 for 3s", 27, "may follow");
     check("amplification matching /a/ > 1", 15, "error_codes");
     check("error_codes matching /gate:a|b/ > 1", 31, "all begin with");

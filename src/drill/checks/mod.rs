@@ -219,7 +219,12 @@ impl<'a> Check<'a> {
                 flip: cure.flip.name(),
                 back: if was_so { nothing_new(back, "flip") } else { back },
                 verdict: said(&self.scenario.expect.after_cure, &report),
-                wrong: told::wrongly(&self.scenario.expect, self.scenario.onset, &report.verdicts),
+                wrong: told::wrongly(
+                    &self.scenario.expect,
+                    self.scenario.onset,
+                    &report.verdicts,
+                    true,
+                ),
             });
             first.get_or_insert(follower);
         }

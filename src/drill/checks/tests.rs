@@ -1,6 +1,7 @@
 //! Checks of a small storm whose claims are right, and of claims that are not.
 
 use super::*;
+use crate::diagnosis::Standing;
 use crate::runbook;
 
 /// A tenth of the launch: 18 originals a second against a quota for 6.7.
@@ -101,6 +102,13 @@ fn a_lost_source_is_judged_while_it_is_lost_and_comes_back() {
     let is_named = lost.missing.iter().any(|missing| missing.reason.contains("gateway"));
     assert!(is_named, "what is missing, and from where: {:?}", lost.missing);
     assert_eq!(verdict_at(back_at + STAYS).cause, scenario.expect.after_cure);
+    let report = virtual_run::run(&scenario, &library, 1, back_at, &[]).expect("it plays");
+    let blind_s = scenario.lost.expect("a source is lost").from_s + 5.0;
+    let stood = report.verdicts.stood().iter();
+    let guessed: Vec<_> = stood
+        .filter(|one| one.to.as_secs_f64() > blind_s && one.standing == Standing::Confirmed)
+        .collect();
+    assert!(guessed.is_empty(), "confirmed while nobody can know: {guessed:?}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) fn told(expect: &Expect, onset: Duration, verdicts: &Verdicts) -> Tol
         stood.into_iter().find(right).map(|one| since(one.from.max(onset)))
     };
     let (named, confirmed) = (first(Standing::Likely), first(Standing::Confirmed));
-    let wrong = wrongly(expect, onset, verdicts);
+    let wrong = wrongly(expect, onset, verdicts, false);
     // That all is well, or cannot be told, need not become so.
     let waits = ![HEALTHY, INSUFFICIENT].contains(&expect.cause.as_str());
     let within = |after: Option<f64>, bound: Duration| {
@@ -57,16 +57,21 @@ pub(super) fn told(expect: &Expect, onset: Duration, verdicts: &Verdicts) -> Tol
     Told { named_after_s: named, confirmed_after_s: confirmed, wrong, passed }
 }
 
-/// What was confirmed in a run that the file does not allow for.
-pub(super) fn wrongly(expect: &Expect, onset: Duration, verdicts: &Verdicts) -> Vec<Wrongly> {
+/// What was confirmed in a run, one that a cure ends or not, that the file does not allow for.
+pub(super) fn wrongly(
+    expect: &Expect,
+    onset: Duration,
+    verdicts: &Verdicts,
+    is_cured: bool,
+) -> Vec<Wrongly> {
     let allowed = |one: &Stood| {
         let fits = |cause: &String| *cause == one.cause;
         // What was so is told until the incident is to be named.
-        let is_before = one.from < onset + NAMED_WITHIN && expect.before.iter().any(fits);
-        let is_after = one.to >= onset
-            && ([&expect.cause, &expect.after_cure].into_iter().any(fits)
-                || expect.beside.iter().any(fits));
-        is_before || is_after || one.cause == HEALTHY
+        let is_before = one.from < onset + NAMED_WITHIN
+            && (one.cause == HEALTHY || expect.before.iter().any(fits));
+        let is_after = one.to >= onset && (fits(&expect.cause) || expect.beside.iter().any(fits));
+        let is_cure = is_cured && (one.cause == HEALTHY || fits(&expect.after_cure));
+        is_before || is_after || is_cure
     };
     let confirmed = verdicts.stood().iter().filter(|one| one.standing == Standing::Confirmed);
     let wrong = confirmed.filter(|one| one.cause != INSUFFICIENT && !allowed(one));

@@ -1,8 +1,9 @@
-//! A predicate changed in one respect: its threshold, its direction, `for`, `clear`. Knows no file.
+//! A predicate changed in one respect: its threshold, its direction, its order, `for`, `clear`. Knows no
+//! file.
 
 use std::time::Duration;
 
-use crate::diagnosis::{Bound, Op, Predicate, Test};
+use crate::diagnosis::{Bound, Heading, Op, Predicate, Test};
 use crate::signal::{Unit, definition};
 
 /// How far a threshold is moved, as a share of it.
@@ -15,7 +16,6 @@ const STEP: f64 = 1.0;
 pub(super) fn changed(predicate: &Predicate) -> Vec<(String, bool, Predicate)> {
     let mut found = Vec::new();
     let with = |test: Test| Predicate { test, ..predicate.clone() };
-    // Forms that have no threshold here are changed in `for` and `clear` alone.
     if let Test::Compare { left, op, bound } = &predicate.test {
         let (number, what) = match bound {
             Bound::Fixed(number) => (*number, "threshold"),
@@ -46,6 +46,14 @@ pub(super) fn changed(predicate: &Predicate) -> Vec<(String, bool, Predicate)> {
     if let Test::Is { path, word, negated } = &predicate.test {
         let test = Test::Is { path: path.clone(), word: word.clone(), negated: !negated };
         found.push(("`is` turned round".to_owned(), true, with(test)));
+    }
+    if let Test::Trend { signal, way, span } = &predicate.test {
+        let test = Test::Trend { signal: signal.clone(), way: turned_way(*way), span: *span };
+        found.push(("the move turned round".to_owned(), false, with(test)));
+    }
+    if let Test::Order { first, then } = &predicate.test {
+        let test = Test::Order { first: then.clone(), then: first.clone() };
+        found.push(("the order turned round".to_owned(), false, with(test)));
     }
     if !predicate.hold.is_zero() {
         let hold = |hold| Predicate { hold, ..predicate.clone() };
@@ -89,6 +97,13 @@ const fn turned(op: Op) -> Op {
     }
 }
 
+const fn turned_way(way: Heading) -> Heading {
+    match way {
+        Heading::Up => Heading::Down,
+        Heading::Down => Heading::Up,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +131,8 @@ mod tests {
             ["factor 0.8 -> 0.6", "factor 0.8 -> 1", "comparison turned round"]
         );
         assert_eq!(how("breaker.state is open"), ["`is` turned round"]);
+        assert_eq!(how("queue_depth rising 5m"), ["the move turned round"]);
+        assert_eq!(how("queue_depth rose before served_share"), ["the order turned round"]);
         assert_eq!(
             how("error_codes matching /a/ > 50%"),
             ["share 0.5 -> 0.375", "share 0.5 -> 0.625", "comparison turned round"]

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{Frozen, HandOver, MAX_EVIDENCE, MAX_HAND_OVERS, MAX_NOTES, MAX_TRAIL, Walk};
-use crate::diagnosis::{Evidence, Library, TRIAGE, Truth};
-use crate::signal::Quality;
+use crate::diagnosis::{Library, TRIAGE};
 
 /// Largest file of a walk in bytes.
 pub const MAX_WALK_BYTES: usize = 16 * 1024 * 1024;
@@ -85,8 +84,8 @@ struct Page {
     runbooks: BTreeMap<String, String>,
     position: Place,
     notes: Vec<String>,
-    handed_over: Vec<HandOverLine>,
-    trail: Vec<StepLine>,
+    handed_over: Vec<HandOver>,
+    trail: Vec<Frozen>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -94,55 +93,6 @@ struct Page {
 struct Place {
     runbook: String,
     node: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HandOverLine {
-    from: String,
-    to: String,
-    at: DateTime<Utc>,
-    text: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepLine {
-    runbook: String,
-    node: String,
-    title: String,
-    answer: String,
-    at: DateTime<Utc>,
-    by: Option<String>,
-    skipped: bool,
-    changed_at: Option<DateTime<Utc>>,
-    notes: Vec<String>,
-    evidence: Vec<EvidenceLine>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EvidenceLine {
-    name: String,
-    predicate: String,
-    signal: String,
-    value: Option<f64>,
-    threshold: Option<f64>,
-    state: State,
-    pending: bool,
-    reason: Option<String>,
-    held_s: f64,
-    source: Option<String>,
-    age_s: Option<f64>,
-    quality: Option<String>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    True,
-    False,
-    Unknown,
 }
 
 impl Walk {
@@ -159,8 +109,8 @@ impl Walk {
             runbooks: books.map(|book| (book.id.clone(), book.digest.clone())).collect(),
             position: Place { runbook: self.book.clone(), node: self.node.clone() },
             notes: self.notes.clone(),
-            handed_over: self.hand_overs.iter().map(HandOverLine::from).collect(),
-            trail: self.trail.iter().map(StepLine::from).collect(),
+            handed_over: self.hand_overs.clone(),
+            trail: self.trail.clone(),
         };
         // Strings, numbers and instants of four-digit years: there is nothing in it that fails.
         serde_json::to_string_pretty(&page).map_or_else(|_| String::new(), |text| text + "\n")
@@ -191,8 +141,8 @@ impl Walk {
         bounded(&page)?;
         let mut walk = Self::start(library).of(&page.scope, zero);
         walk.notes = page.notes;
-        walk.hand_overs = page.handed_over.into_iter().map(HandOver::from).collect();
-        walk.trail = page.trail.into_iter().map(Frozen::from).collect();
+        walk.hand_overs = page.handed_over;
+        walk.trail = page.trail;
         walk.settle(&page.position);
         walk.compare(&page.runbooks);
         Ok(walk)
@@ -267,108 +217,5 @@ fn bounded(page: &Page) -> Result<(), WalkFileError> {
     match counts.into_iter().find(|(_, found, max)| found > max) {
         Some((what, found, max)) => Err(WalkFileError::TooMuch { what, found, max }),
         None => Ok(()),
-    }
-}
-
-impl From<&HandOver> for HandOverLine {
-    fn from(one: &HandOver) -> Self {
-        let HandOver { from, to, at, text } = one.clone();
-        Self { from, to, at, text }
-    }
-}
-
-impl From<HandOverLine> for HandOver {
-    fn from(line: HandOverLine) -> Self {
-        let HandOverLine { from, to, at, text } = line;
-        Self { from, to, at, text }
-    }
-}
-
-impl From<&Frozen> for StepLine {
-    fn from(step: &Frozen) -> Self {
-        Self {
-            runbook: step.book.clone(),
-            node: step.node.clone(),
-            title: step.title.clone(),
-            answer: step.answer.clone(),
-            at: step.at,
-            by: step.by.clone(),
-            skipped: step.skipped,
-            changed_at: step.changed_at,
-            notes: step.notes.clone(),
-            evidence: step.evidence.iter().map(EvidenceLine::from).collect(),
-        }
-    }
-}
-
-impl From<StepLine> for Frozen {
-    fn from(line: StepLine) -> Self {
-        Self {
-            book: line.runbook,
-            node: line.node,
-            title: line.title,
-            answer: line.answer,
-            evidence: line.evidence.into_iter().map(Evidence::from).collect(),
-            at: line.at,
-            by: line.by,
-            skipped: line.skipped,
-            notes: line.notes,
-            changed_at: line.changed_at,
-        }
-    }
-}
-
-impl From<&Evidence> for EvidenceLine {
-    fn from(one: &Evidence) -> Self {
-        let state = match one.state {
-            Truth::True => State::True,
-            Truth::False => State::False,
-            Truth::Unknown => State::Unknown,
-        };
-        let Evidence { name, predicate, signal, reason, source, .. } = one.clone();
-        let quality = one.quality.map(str::to_owned);
-        let Evidence { value, threshold, pending, held_s, age_s, .. } = *one;
-        Self {
-            name,
-            predicate,
-            signal,
-            value,
-            threshold,
-            state,
-            pending,
-            reason,
-            held_s,
-            source,
-            age_s,
-            quality,
-        }
-    }
-}
-
-impl From<EvidenceLine> for Evidence {
-    fn from(line: EvidenceLine) -> Self {
-        let state = match line.state {
-            State::True => Truth::True,
-            State::False => Truth::False,
-            State::Unknown => Truth::Unknown,
-        };
-        let words = [Quality::Exact, Quality::LowerBound, Quality::Inferred].map(Quality::word);
-        let quality = words.into_iter().find(|word| line.quality.as_deref() == Some(word));
-        let EvidenceLine { name, predicate, signal, value, threshold, pending, .. } = line;
-        let (reason, held_s, source, age_s) = (line.reason, line.held_s, line.source, line.age_s);
-        Self {
-            name,
-            predicate,
-            signal,
-            value,
-            threshold,
-            state,
-            pending,
-            reason,
-            held_s,
-            source,
-            age_s,
-            quality,
-        }
     }
 }

@@ -91,7 +91,7 @@ impl Walk {
             Step::Decide { branches, otherwise, unknown } => {
                 let taken = branches.iter().map(|branch| Fork {
                     when: branch.when.to_string(),
-                    state: Some(self.truth(&branch.when, facts).word()),
+                    state: Some(facts.truth(&self.book, &branch.when).word()),
                     ..way(&branch.say, &branch.goto)
                 });
                 let rest = [way("none of these", otherwise), way("cannot be told", unknown)];
@@ -114,15 +114,10 @@ impl Walk {
                 answers.iter().map(|(words, goto)| way(words, goto)).collect()
             }
             Step::Action(action) => {
-                let named = |say: &str, goto: &Goto| match (goto, &action.undo) {
-                    (Goto::Node(id), Some(undo)) if id == crate::diagnosis::UNDO => {
-                        way(say, &undo.goto)
-                    }
-                    _ => way(say, goto),
-                };
+                let named = |say: &str, goto: &Goto| way(say, action.resolve(goto));
                 let verified = Fork {
                     when: action.verify.to_string(),
-                    state: Some(self.truth(&action.verify, facts).word()),
+                    state: Some(facts.truth(&self.book, &action.verify).word()),
                     ..named("it worked", &action.verified)
                 };
                 let failed = named("it did not help", &action.failed);
@@ -157,7 +152,7 @@ impl Why {
         if !self.evidence.is_empty() {
             lines.push("on this evidence:".to_owned());
             lines.extend(self.evidence.iter().map(|(name, predicate, state)| {
-                format!("  {} {name}  {predicate}", state.map_or(' ', letter))
+                format!("  {} {name}  {predicate}", state.map_or(" ", Truth::letter))
             }));
         }
         lines
@@ -207,7 +202,7 @@ impl How {
             for one in &step.evidence {
                 let value = one.value.map_or_else(|| "?".to_owned(), short);
                 let why = one.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-                let state = letter(one.state);
+                let state = one.state.letter();
                 lines.push(format!("    {state} {}  was {value}{why}", one.predicate));
             }
             lines.extend(step.notes.iter().map(|note| format!("    note by {note}")));
@@ -231,12 +226,4 @@ impl How {
 fn short(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-const fn letter(state: Truth) -> char {
-    match state {
-        Truth::True => 'T',
-        Truth::False => 'F',
-        Truth::Unknown => '?',
-    }
 }

@@ -1,15 +1,18 @@
 //! The parts of a walk: a passed step, what the current one asks for, and why it cannot be taken.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::MAX_TRAIL;
 use crate::diagnosis::{Action, Book, Evidence, Goto, Node, Outcome, Standing, Truth};
 
 /// A step that was passed, as it was when it was passed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Frozen {
     /// The runbook.
+    #[serde(rename = "runbook")]
     pub book: String,
     /// The node.
     pub node: String,
@@ -32,7 +35,8 @@ pub struct Frozen {
 }
 
 /// The walk went from one person to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HandOver {
     /// Who had it.
     pub from: String,
@@ -49,6 +53,8 @@ pub struct HandOver {
 pub enum Offer<'a> {
     /// The evidence decides; [`Walk::advance`] goes there.
     Go {
+        /// Its place among the forks of [`super::Why`].
+        place: usize,
         /// The answer, in words.
         say: String,
         /// Where it leads.

@@ -5,7 +5,7 @@
 
 use crate::admission::FlagValue;
 use crate::diagnosis::{Facts, Goto, Standing, Truth};
-use crate::runbook::{Fork, Offer, Walk};
+use crate::runbook::{Offer, Walk, is_open_answer};
 use crate::tui::app::Model;
 use crate::tui::session::Guidance;
 
@@ -42,18 +42,6 @@ pub enum Does {
     Acted(Truth),
 }
 
-/// Which of several ways the evidence takes; two of them may lead to the same place.
-fn taken(offer: &Offer<'_>, forks: &[Fork]) -> Option<usize> {
-    let Offer::Go { say, goto, .. } = offer else { return None };
-    let there = || forks.iter().enumerate().filter(|(_, fork)| fork.goto == *goto);
-    let said = |fork: &Fork| {
-        fork.say == *say
-            || (fork.say == "cannot be told"
-                && (say.starts_with("cannot tell") || say.starts_with("none stands")))
-    };
-    there().find(|(_, fork)| said(fork)).or_else(|| there().next()).map(|(place, _)| place)
-}
-
 impl Model {
     /// The runbooks and the evidence, where there is a diagnosis behind what is shown.
     #[must_use]
@@ -86,10 +74,9 @@ impl Model {
             let say = format!("plan {key} = {to}{so}");
             choices.push(Choice { say, state: None, does: Does::Plan { key, to }, goto: None });
         }
-        let taken = taken(&view.offer, &why.forks);
         for (place, fork) in why.forks.into_iter().enumerate() {
             let does = match &view.offer {
-                Offer::Go { .. } if taken == Some(place) => Does::Advance,
+                Offer::Go { place: taken, .. } if *taken == place => Does::Advance,
                 Offer::Ask { .. } => Does::Answer(place),
                 Offer::Flip { .. } => Does::Acted(match place {
                     0 => Truth::True,
@@ -110,13 +97,8 @@ impl Model {
     pub fn offered(&self) -> usize {
         let choices = self.choices();
         let place = |wanted: &dyn Fn(&Choice) -> bool| choices.iter().position(wanted);
-        let open = |choice: &Choice| {
-            let say = choice.say.to_lowercase();
-            matches!(choice.does, Does::Answer(_))
-                && ["cannot tell", "not known", "no idea", "unknown"]
-                    .iter()
-                    .any(|one| say.contains(one))
-        };
+        let open =
+            |choice: &Choice| matches!(choice.does, Does::Answer(_)) && is_open_answer(&choice.say);
         let is_so =
             |choice: &Choice| matches!(&choice.does, Does::Plan { key, to } if self.is_so(key, to));
         if choices.first().is_some_and(is_so) {
@@ -151,14 +133,7 @@ impl Model {
         if standing == Some(Standing::Contradicted) {
             return Some(format!("the evidence for {book} contradicts itself: no flip"));
         }
-        match walk.view(facts)?.offer {
-            Offer::Flip { guard: Truth::False, .. } => {
-                Some("its guard is false: there is no reason for this flip now".to_owned())
-            }
-            Offer::Flip { guard: Truth::Unknown, action, .. } if !action.safe => {
-                Some("its guard is unknown: fetch the missing signal first".to_owned())
-            }
-            _ => None,
-        }
+        let Offer::Flip { action, guard, .. } = walk.view(facts)?.offer else { return None };
+        action.refusal(guard, |key, value| self.is_so(key, value)).map(|why| why.to_string())
     }
 }

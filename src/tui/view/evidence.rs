@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::diagnosis::{Evidence, Op, Operand, Predicate, Test, Truth, Verdict, Window};
+use crate::signal::Quality;
 use crate::tui::app::Model;
 use crate::tui::app::walk::Walk;
 use crate::tui::theme::{Appearance, Role};
@@ -242,7 +243,7 @@ fn line(
     }
     spans.push(held);
     if let Some(before) = walk.first_state(&one.name).filter(|before| *before != one.state) {
-        spans.push(Span::styled(format!("was {} ", letter_of(before)), look.style(Role::Warn)));
+        spans.push(Span::styled(format!("was {} ", before.letter()), look.style(Role::Warn)));
     }
     let source = source(one, width, look);
     let used: usize = spans.iter().map(Span::width).sum();
@@ -274,22 +275,13 @@ fn source(one: &Evidence, width: usize, look: &Appearance) -> String {
         let age = one.age_s.map_or_else(|| "?".to_owned(), span);
         // A narrow screen spends its cells on the trend and names only what may be too low.
         let quality = match one.quality {
-            Some("lower-bound") => " lower".to_owned(),
+            Some(Quality::LowerBound) => " lower".to_owned(),
             Some(_) if width < 90 => String::new(),
-            Some(quality) => format!(" {quality}"),
+            Some(quality) => format!(" {}", quality.word()),
             None => " ?".to_owned(),
         };
         format!(" {} {age}{quality}", cut(source, 8, look.glyphs.ellipsis))
     })
-}
-
-/// The letter of a truth.
-pub const fn letter_of(state: Truth) -> &'static str {
-    match state {
-        Truth::True => "T",
-        Truth::False => "F",
-        Truth::Unknown => "?",
-    }
 }
 
 #[cfg(test)]
@@ -300,18 +292,11 @@ mod tests {
     fn a_comparison_shows_what_it_resolved_to() {
         let check = |predicate: &str, value: f64, threshold: f64, name: &str, expected: &str| {
             let evidence = Evidence {
-                name: String::new(),
                 predicate: predicate.to_owned(),
                 signal: predicate.split(['[', ' ']).next().unwrap_or("").to_owned(),
                 value: Some(value),
                 threshold: Some(threshold),
-                state: Truth::True,
-                pending: false,
-                reason: None,
-                held_s: 0.0,
-                source: None,
-                age_s: None,
-                quality: None,
+                ..Evidence::empty(Truth::True)
             };
             assert_eq!(Asked::of(&evidence).name, name);
             assert_eq!(comparison(&evidence), expected);

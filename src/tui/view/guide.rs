@@ -4,12 +4,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
+use crate::diagnosis::Truth;
 use crate::runbook::{Frozen, View, Walk};
 use crate::tui::app::Model;
 use crate::tui::app::guide::{Choice, Does};
 use crate::tui::app::mode::Prompt;
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::evidence::{comparison, letter_of, state};
+use crate::tui::view::evidence::{comparison, state};
 use crate::tui::view::format::{clock, cut, span};
 use crate::tui::view::texts::{self, text, typed, wrap};
 use crate::tui::view::widgets::{centred, lines, overlay, panel};
@@ -169,14 +170,13 @@ pub fn how(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &mu
         }
         said.push("its evidence, as it was first seen and as it is:".to_owned());
         for one in model.verdict().map_or(&[][..], |verdict| &verdict.evidence) {
-            let then = walk.first_state(&one.name).map_or("?", letter_of);
-            let now = letter_of(one.state);
+            let then = walk.first_state(&one.name).map_or("?", Truth::letter);
+            let now = one.state.letter();
             said.push(format!("  {then} {now} {}  {}", one.predicate, comparison(one)));
         }
     }
     let verdict = model.verdict().map(AsRef::as_ref);
-    let empty = model.guidance().map(|guide| Walk::start(guide.library.clone()));
-    if let Some(walk) = model.guide().or(empty.as_ref()) {
+    if let Some(walk) = model.guide() {
         said.push("the walk:".to_owned());
         said.extend(walk.how(verdict).lines(&time));
     } else if let Some(verdict) = verdict {

@@ -9,6 +9,7 @@ use ratatui::text::{Line, Span};
 use tui_input::Input;
 
 use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
+use crate::signal::Quality;
 use crate::tui::app::Model;
 use crate::tui::app::action::{Danger, REGISTRY};
 use crate::tui::app::mode::Context;
@@ -233,7 +234,8 @@ fn reading(evidence: &Evidence) -> String {
     }
     if let Some(source) = &evidence.source {
         let age = evidence.age_s.map_or_else(|| "?".to_owned(), span);
-        let _ = write!(text, ", {source} {age} ago, {}", evidence.quality.unwrap_or("?"));
+        let _ =
+            write!(text, ", {source} {age} ago, {}", evidence.quality.map_or("?", Quality::word));
     }
     text
 }

@@ -39,7 +39,8 @@ pub fn open(model: &mut Model) {
             return;
         }
         let zero = model.wall - model.now.since_start();
-        let walk = if let Some(handed) = model.handed.take() {
+        let fits = |handed: &mut Walk| handed.scope().is_empty() || handed.scope() == scope;
+        let walk = if let Some(handed) = model.handed.take_if(fits) {
             taken_over(model, handed, &scope, zero)
         } else {
             let mut walk = Walk::start(library).of(&scope, zero);
@@ -59,8 +60,7 @@ fn taken_over(model: &mut Model, handed: Walk, scope: &str, zero: DateTime<Utc>)
     for remark in handed.remarks() {
         model.timeline.push(model.wall, Role::Warn, format!("walk: {remark}"));
     }
-    let of = if handed.scope().is_empty() { scope.to_owned() } else { handed.scope().to_owned() };
-    handed.of(&of, zero)
+    handed.of(scope, zero)
 }
 
 /// Lets every walk take the newest evidence in; none of them moves.

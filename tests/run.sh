@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests need beside a Rust toolchain, by name, and runs them. From anywhere.
 #
-# Tests run in the debug profile: dependencies are at opt-level 3 there, which is fast enough for the
+# Tests run in the debug profile: dependencies are at opt-level 1 there, which is fast enough for the
 # live drills, and a release build would compile every dependency a second time with nothing new to
 # find. Whatever measures speed builds its own release binary.
 set -euo pipefail

@@ -154,6 +154,22 @@ fn ways_out_and_guard_rails_are_checked() {
 }
 
 #[test]
+fn the_sentence_of_a_cause_names_who_it_is() {
+    let set = serde_json::json!({
+        "window_s": 60, "tenants": [
+            { "id": "globex", "share_tokens": 0.1, "refused_share": 0.4 },
+            { "id": "acme", "share_tokens": 0.85, "refused_share": 0.1 },
+        ],
+        "originals_rps": 30, "attempts_rps": 30, "provider_429_rps": 10, "provider_503_rps": 0,
+        "gate_429_rps": 0, "gate_503_rps": 0, "amplification": 1.0, "max_attempts_configured": 2,
+    });
+    let (snapshot, _) = snapshot_from_json(set.as_object().expect("an object"), "test");
+    let verdict = diagnose_once(&library(), &snapshot);
+    assert_eq!(verdict.cause, "tenant-starvation", "{:?}", verdict.path);
+    assert_eq!(verdict.say, "Tenant acme takes 85% of the tokens, others are refused or wait.");
+}
+
+#[test]
 fn a_flip_is_refused_for_its_guard_and_for_its_interlocks() {
     let example = book("tpm-exhausted.runbook.md", EXAMPLE);
     let action = |node: &str| match &example.node(node).expect("a node").step {

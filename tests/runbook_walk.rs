@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::DateTime;
-use weir::diagnosis::{Diagnoser, Facts, Goto, Truth};
+use weir::diagnosis::{Diagnoser, Facts, Goto, Truth, first_step};
 use weir::runbook::{self, Offer, Stuck, Walk};
 use weir::signal::{Mono, Snapshot, Value};
 
@@ -68,6 +68,20 @@ fn the_walk_leads_from_the_first_question_to_a_flip() {
     assert_eq!(action.flag, "retry.owner");
     assert_eq!((guard, verified), (Truth::True, Truth::False));
     assert!(view.node.prose.contains("x-should-retry"), "{}", view.node.prose);
+}
+
+#[test]
+fn the_first_step_is_where_a_person_is_needed_and_a_flip_is_left_to_make() {
+    let diagnoser = diagnoser(&STORM);
+    let library = runbook::embedded();
+    let first = |is_so: &dyn Fn(&str) -> bool| {
+        let found =
+            first_step(&library, "nested-retries", diagnoser.facts(), |flag, _| is_so(flag));
+        found.map(|(book, node)| format!("{}/{}", book.id, node.id)).expect("a step")
+    };
+    assert_eq!(first(&|_| false), "nested-retries/one-owner", "the question before is decided");
+    assert_eq!(first(&|flag| flag == "retry.owner"), "nested-retries/few-tries");
+    assert!(first_step(&library, "nothing", diagnoser.facts(), |_, _| false).is_none());
 }
 
 #[test]

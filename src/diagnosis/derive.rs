@@ -127,6 +127,7 @@ pub(super) fn parts_of(name: &str) -> Option<&'static [&'static str]> {
 
 /// Signals that follow from a record whenever it is there.
 const FROM_RECORDS: &[(&str, &str)] = &[
+    ("top_tenant", "tenants"),
     ("top_tenant_share", "tenants"),
     ("others_refused_share", "tenants"),
     ("cooldown_share", "cooldown"),
@@ -187,7 +188,7 @@ fn derive(snapshot: &mut Snapshot, rule: &Rule) {
         }
         return;
     };
-    insert(snapshot, rule.name, value, quality(snapshot, rule), rule.parts);
+    insert(snapshot, rule.name, Value::Number(value), quality(snapshot, rule), rule.parts);
 }
 
 /// A sum without one of its main parts, and what is derived from a lower bound, are lower bounds.
@@ -206,23 +207,25 @@ fn quality(snapshot: &Snapshot, rule: &Rule) -> Quality {
     if bounded { Quality::LowerBound } else { Quality::Inferred }
 }
 
-fn insert(snapshot: &mut Snapshot, name: &str, value: f64, quality: Quality, parts: &[&str]) {
+fn insert(snapshot: &mut Snapshot, name: &str, value: Value, quality: Quality, parts: &[&str]) {
     let readings: Vec<&Reading> = parts.iter().filter_map(|part| snapshot.get(part)).collect();
     let source = readings.first().map_or_else(|| Arc::from("derived"), |r| Arc::clone(&r.source));
     let age_s = readings.iter().map(|reading| reading.age_s).fold(0.0, f64::max);
     let note = Some(Arc::from(format!("from {}", parts.join(", "))));
-    let reading = Reading { value: Value::Number(value), quality, source, age_s, note };
+    let reading = Reading { value, quality, source, age_s, note };
     snapshot.absent.remove(name);
     snapshot.signals.insert(name.to_owned(), reading);
 }
 
 /// Numbers that sum a list or map up: the largest tenant, the emptiest deployment, the slowest stage.
 fn from_records(snapshot: &mut Snapshot) {
+    let mut top_tenant = None;
     let mut found: Vec<(&str, f64, &str)> = Vec::new();
     if let Some(Value::List(tenants)) = snapshot.value("tenants") {
         let top = tenants.iter().max_by(|a, b| tenant_share(a).total_cmp(&tenant_share(b)));
         if let Some(top) = top {
             found.push(("top_tenant_share", tenant_share(top), "tenants"));
+            top_tenant = text(top, "id").map(str::to_owned);
             let refused = |tenant: &Value| field(tenant, "refused_share");
             let others =
                 tenants.iter().filter(|tenant| !std::ptr::eq(*tenant, top)).filter_map(refused);
@@ -257,9 +260,12 @@ fn from_records(snapshot: &mut Snapshot) {
     {
         found.push(("retried_originals_share", share, "attempts_histogram"));
     }
+    if let Some(id) = top_tenant.filter(|_| snapshot.get("top_tenant").is_none()) {
+        insert(snapshot, "top_tenant", Value::Text(id), Quality::Inferred, &["tenants"]);
+    }
     for (name, value, part) in found {
         if snapshot.get(name).is_none() && value.is_finite() {
-            insert(snapshot, name, value, Quality::Inferred, &[part]);
+            insert(snapshot, name, Value::Number(value), Quality::Inferred, &[part]);
         }
     }
 }
@@ -281,6 +287,14 @@ fn retried_share(counts: &BTreeMap<String, Value>) -> Option<f64> {
 fn field(entry: &Value, name: &str) -> Option<f64> {
     let Value::Map(parts) = entry else { return None };
     parts.get(name)?.as_number()
+}
+
+fn text<'a>(entry: &'a Value, name: &str) -> Option<&'a str> {
+    let Value::Map(parts) = entry else { return None };
+    match parts.get(name)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 fn tenant_share(tenant: &Value) -> f64 {

@@ -1,6 +1,8 @@
 //! The way out of a node that the evidence takes, and the cause that the triage names that way: one
 //! answer for the verdict, the guided walk and the tests of runbooks.
 
+use crate::admission::FlagValue;
+
 use super::engine::{Facts, INSUFFICIENT};
 use super::tree::{Book, Branch, Goto, Library, Node, Step};
 use super::verdict::{Standing, Truth};
@@ -98,6 +100,39 @@ fn best(ranked: &[Weighed]) -> Option<usize> {
     (0..ranked.len())
         .filter(|place| ranked[*place].1 >= Standing::Likely)
         .reduce(|best, next| if ranked[next].1 > ranked[best].1 { next } else { best })
+}
+
+/// The first step of a runbook at which a person acts, answers or has arrived: what is decided by the
+/// evidence is passed, and so are flips that `is_so` says nothing of the kind is left to change.
+#[must_use]
+pub fn first_step<'a>(
+    library: &'a Library,
+    cause: &str,
+    facts: &Facts,
+    mut is_so: impl FnMut(&str, &FlagValue) -> bool,
+) -> Option<(&'a Book, &'a Node)> {
+    let mut book = library.book(cause)?;
+    let mut node = book.node(&book.entry)?;
+    for _ in 0..TRIAGE_STEPS_MAX {
+        let goto = match &node.step {
+            Step::Human { .. } | Step::End { .. } => return Some((book, node)),
+            Step::Action(action) if !is_so(&action.flag, &action.set) => return Some((book, node)),
+            Step::Action(action) => match facts.truth(&book.id, &action.verify) {
+                Truth::True => action.resolve(&action.verified).clone(),
+                Truth::False => action.resolve(&action.failed).clone(),
+                Truth::Unknown => action.resolve(&action.unknown).clone(),
+            },
+            Step::Decide { .. } | Step::Rank { .. } => taken(library, book, node, facts)?.goto,
+        };
+        match goto {
+            Goto::Node(next) => node = book.node(&next)?,
+            Goto::Runbook(next) => {
+                book = library.book(&next)?;
+                node = book.node(&book.entry)?;
+            }
+        }
+    }
+    None
 }
 
 /// The cause that the triage names, and the steps that lead there.

@@ -36,7 +36,7 @@ pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};
 pub use expr::{Expr, ExprError};
 pub use fetch::fetch;
 pub use history::{Course, Gap, Read, Readings, STALE_AFTER_S, Sequence, Single};
-pub use leave::{TRIAGE_STEPS_MAX, Taken, Weighed, ranking, taken, triaged};
+pub use leave::{TRIAGE_STEPS_MAX, Taken, Weighed, first_step, ranking, taken, triaged};
 pub use onset::{ONSETS_MAX, Onset};
 pub use owners::Owners;
 pub use predicate::{

@@ -4,7 +4,7 @@
 //! plan then asks.
 
 use crate::admission::FlagValue;
-use crate::diagnosis::{Facts, Goto, Standing, Truth};
+use crate::diagnosis::{Facts, Goto, Standing, Step, Truth, first_step};
 use crate::runbook::{Offer, Walk, is_open_answer};
 use crate::tui::app::Model;
 use crate::tui::session::Guidance;
@@ -113,6 +113,20 @@ impl Model {
         let flag = self.flags.table.as_ref().and_then(|table| table.get(key));
         flag.is_some_and(|flag| {
             flag.stored() == to && flag.effective.values().all(|value| value == to)
+        })
+    }
+
+    /// What the runbook of the verdict's cause has somebody do first on the evidence of now, in words;
+    /// `None` where the cause is not likely at least.
+    #[must_use]
+    pub fn first_step(&self) -> Option<String> {
+        let verdict = self.verdict().filter(|verdict| verdict.standing >= Standing::Likely)?;
+        let library = &self.guidance()?.library;
+        let is_so = |key: &str, to: &FlagValue| self.is_so(key, to);
+        let (_, node) = first_step(library, &verdict.cause, self.facts()?, is_so)?;
+        Some(match &node.step {
+            Step::Action(action) => format!("{} ({} = {})", node.title, action.flag, action.set),
+            _ => node.title.clone(),
         })
     }
 

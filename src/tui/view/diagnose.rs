@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::diagnosis::{Standing, Truth, Verdict};
+use crate::diagnosis::{Onset, Standing, Truth, Verdict};
 use crate::tui::app::Model;
 use crate::tui::app::walk::{Answered, Walk};
 use crate::tui::theme::{Appearance, Role};
@@ -19,6 +19,9 @@ const QUESTION_MIN: usize = 20;
 /// Cells from which the path says in whole words what its marks mean.
 const WORDY_FROM: usize = 98;
 
+/// Rows from which the sentence has two lines, and the causes that are ruled out have one.
+const ROOMY_FROM: u16 = 24;
+
 /// Draws the screen.
 pub fn draw(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let Some(verdict) = model.verdict() else {
@@ -32,15 +35,35 @@ pub fn draw(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut
     };
     let answers = path(model, walk, look, usize::from(area.width.saturating_sub(2)));
     let path = rows(answers.len() + 2, area.height / 3);
-    let causes = rows(ranking(verdict, look).len() + 2, area.height / 3);
+    let mut ranked = ranking(verdict, look);
+    if area.height >= ROOMY_FROM {
+        ranked.extend(ruled_out(verdict, look));
+    }
+    let causes = rows(ranked.len() + 2, area.height / 3);
     let evidence = rows(verdict.evidence.len().max(1) + 2, area.height);
     // A tall screen has room for the verdict in words and for the curve that it is about.
-    let rest = area.height.saturating_sub(path + causes + evidence + 2);
+    let width = usize::from(area.width);
+    let said = wrap(&verdict.say, width);
+    let said_rows = match area.height {
+        0..10 => 0,
+        10..ROOMY_FROM => 1,
+        _ => u16::try_from(said.len()).map_or(2, |rows| rows.min(2)),
+    };
+    let rest = area.height.saturating_sub(said_rows + path + causes + evidence + 2);
     let (evidence, more) = if rest >= 9 {
         (Constraint::Length(evidence), Constraint::Fill(1))
     } else {
         (Constraint::Min(3), Constraint::Length(0))
     };
+    let [sentence, below] =
+        Layout::vertical([Constraint::Length(said_rows), Constraint::Fill(1)]).areas(area);
+    let strong = look.style(Role::Strong);
+    let said = if said_rows == 1 {
+        vec![format!(" {}", cut_words(&verdict.say, width.saturating_sub(1), look.glyphs.ellipsis))]
+    } else {
+        said
+    };
+    lines(said.into_iter().map(|row| Line::styled(row, strong)), sentence, buf);
     let parts = Layout::vertical([
         Constraint::Length(path),
         evidence,
@@ -48,19 +71,15 @@ pub fn draw(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut
         more,
         Constraint::Length(2),
     ])
-    .split(area);
+    .split(below);
     draw_path(walk, answers, look, parts[0], buf);
     evidence::draw(model, walk, verdict, look, parts[1], buf);
-    draw_causes(ranking(verdict, look), look, parts[2], buf);
+    draw_causes(ranked, look, parts[2], buf);
     if parts[3].height >= 3 {
         let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).split(parts[3]);
-        let inner =
-            panel(Line::styled(" in words ", look.style(Role::Strong)), halves[0], look, buf);
-        let words = wrap(&verdict.say, usize::from(inner.width).saturating_sub(1));
-        lines(words.into_iter().map(Line::from), inner, buf);
+        draw_onsets(verdict, look, halves[0], buf);
         amplification_chart(model, look, halves[1], buf);
     }
-    let width = usize::from(area.width);
     let offered = next::of_diagnosis(model, verdict, look, width);
     lines([missing(verdict, look, width), offered], parts[4], buf);
 }
@@ -97,6 +116,27 @@ fn draw_causes(ranked: Vec<Line<'static>>, look: &Appearance, area: Rect, buf: &
         title.push(Span::styled(format!(" {hidden} more: x "), look.style(Role::Accent)));
     }
     lines(ranked, panel(Line::from(title), area, look, buf), buf);
+}
+
+/// What left its usual level, the first mover first.
+fn draw_onsets(verdict: &Verdict, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let inner = panel(
+        Line::styled(" what moved, first on top ", look.style(Role::Strong)),
+        area,
+        look,
+        buf,
+    );
+    if verdict.onsets.is_empty() {
+        let words = " nothing within a quarter of an hour, or no history of it";
+        lines([Line::styled(words, look.style(Role::Dim))], inner, buf);
+        return;
+    }
+    let width = usize::from(inner.width);
+    let row = |one: &Onset| {
+        let text = format!(" {:>6} ago  {one}", span(one.ago_s));
+        Line::from(cut(&text, width, look.glyphs.ellipsis))
+    };
+    lines(verdict.onsets.iter().map(row), inner, buf);
 }
 
 /// The answers so far, one or two lines each: an answer is never cut for its question.
@@ -169,7 +209,7 @@ fn changed(
     Some(Line::styled(text, look.style(Role::Warn)))
 }
 
-/// The causes worth a line, and the rest in one.
+/// The causes worth a line.
 fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     // What is false on the way here spoke against other causes, not against this one.
     let holding = verdict.evidence.iter().filter(|one| one.state == Truth::True).count();
@@ -182,22 +222,24 @@ fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
             format!("{} for, {} against{feeds}", other.evidence_for, other.evidence_against);
         cause_line(&other.cause, other.standing, &counts, look)
     }));
+    content
+}
+
+/// What is ruled out, in one line.
+fn ruled_out(verdict: &Verdict, look: &Appearance) -> Option<Line<'static>> {
     let out: Vec<&str> = verdict
         .also
         .iter()
         .filter(|other| other.standing == Standing::RuledOut)
         .map(|other| other.cause.as_str())
         .collect();
-    if !out.is_empty() {
-        let named = out.iter().take(2).copied().collect::<Vec<_>>().join(", ");
-        let more = match out.len().saturating_sub(2) {
-            0 => String::new(),
-            more => format!(", {more} more"),
-        };
-        let text = format!(" ruled-out    {named}{more} (x lists all)");
-        content.push(Line::styled(text, look.style(Role::Dim)));
-    }
-    content
+    let named = out.iter().take(2).copied().collect::<Vec<_>>().join(", ");
+    let more = match out.len().saturating_sub(2) {
+        0 => String::new(),
+        more => format!(", {more} more"),
+    };
+    let text = format!(" ruled-out    {named}{more} (x lists all)");
+    (!out.is_empty()).then(|| Line::styled(text, look.style(Role::Dim)))
 }
 
 fn missing(verdict: &Verdict, look: &Appearance, width: usize) -> Line<'static> {

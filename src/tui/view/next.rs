@@ -17,6 +17,9 @@ const STANDS_FROM: f64 = 1.0;
 /// What the line begins with.
 const HEAD: &str = " next: ";
 
+/// What comes before the first step of a runbook.
+const FIRST: &str = "  first: ";
+
 /// The line of every screen.
 pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
     if let Some(toast) = &model.toast {
@@ -82,6 +85,12 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         if used + HEAD.len() <= width {
             spans.extend(plan);
         }
+    } else if let Some(first) = model.first_step() {
+        let used: usize = spans.iter().map(Span::width).sum();
+        let room = width.saturating_sub(used + HEAD.len() + FIRST.len());
+        spans.push(Span::raw(FIRST));
+        let first = cut_words(&first, room, look.glyphs.ellipsis);
+        spans.push(Span::styled(first, look.style(Role::Strong)));
     }
     spans
 }
@@ -138,13 +147,16 @@ pub fn of_diagnosis(
                 "get the missing signals; nothing is offered on a guess".to_owned()
             }
             State::Unknown | State::Incident => {
+                if verdict.pages_owner {
+                    let page = format!("{}, then ", model.owners.page(&verdict.scope));
+                    spans.push(Span::styled(page, look.style(Role::Strong)));
+                }
+                spans.push(key("l", look));
                 let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
-                let first = if verdict.pages_owner {
-                    format!("{}, then ", model.owners.page(&verdict.scope))
-                } else {
-                    String::new()
-                };
-                format!("{first}l: step by step along the runbook {runbook}")
+                match model.first_step() {
+                    Some(first) => format!(" walk {runbook}, first: {first}"),
+                    None => format!(" walk {runbook}, step by step"),
+                }
             }
         },
     };

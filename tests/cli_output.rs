@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 10] = [
     &["--help"],
     &["--version"],
     &["man"],
@@ -13,6 +13,7 @@ const COMMANDS: [&[&str]; 9] = [
     &["runbook", "list"],
     &["runbook", "show", "nested-retries"],
     &["runbook", "lint"],
+    &["runbook", "format"],
 ];
 
 fn weir(args: &[&str], stdout: Stdio) -> std::process::Child {

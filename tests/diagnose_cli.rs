@@ -85,9 +85,27 @@ fn runbooks_are_listed_shown_linted_and_tested() {
     let lint = weir(&["runbook", "lint"], "");
     assert_eq!(lint.status.code(), Some(0), "{}", String::from_utf8_lossy(&lint.stdout));
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tpm-exhausted.test.toml");
+    let told = weir(&["runbook", "format"], "");
+    assert!(String::from_utf8_lossy(&told.stdout).contains("[[case.expect]]"));
     let test = weir(&["runbook", "test", data, "--json"], "");
     let result: Json = serde_json::from_slice(&test.stdout).expect("one document");
     assert_eq!((test.status.code(), &result["expectations"]), (Some(0), &Json::from(5)));
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_read_is_left_out_of_a_test_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+    for file in ["tpm-exhausted.runbook.md", "tpm-exhausted.test.toml"] {
+        std::fs::copy(format!("{data}/{file}"), dir.path().join(file)).expect("copied");
+    }
+    std::fs::write(dir.path().join("half.runbook.md"), "# half a thought").expect("written");
+    let tests = dir.path().join("tpm-exhausted.test.toml");
+    let output = weir(&["runbook", "test", tests.to_str().expect("text")], "");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("half.runbook.md:1: error WRB001"), "{said}");
+    assert!(said.starts_with("left out"), "{said}");
 }
 
 #[test]

@@ -94,6 +94,8 @@ fn a_file_that_is_no_walk_is_refused_with_words() {
     check("", "ends in the middle");
     check("nonsense", "line 1: expected ident");
     check("{}", "it is no walk");
+    check("7", "expected the object of a walk");
+    check(&saved().replacen("\"trail\": [", "\"trail\": [7, ", 1), "expected the object of a step");
     check("{\"kind\": \"weir-recording\", \"format\": 1}", "it is no walk");
     check("{\"kind\": \"weir-walk\", \"format\": 2, \"more\": []}", "it is of format 2");
     check("{\"kind\": \"weir-walk\", \"format\": 1}", "missing field");

@@ -18,6 +18,8 @@ use super::walk_text;
 use crate::diagnosis::Library;
 use crate::runbook::{self, LoadError, Problem, SHIPPED, Severity, Sheet, TestFile};
 
+/// How runbooks, their evidence and their tests are written, and the codes of the linter.
+const FORMAT: &str = include_str!("../../runbooks/README.md");
 /// How the name of a test file ends.
 const TEST_SUFFIX: &str = ".test.toml";
 
@@ -66,7 +68,10 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         runbooks: Option<PathBuf>,
     },
+    /// How runbooks and their tests are written
+    Format,
     /// Runs test files: series or a recording in, path and evidence out
+    #[command(after_help = "`weir runbook format` tells how a test file is written.")]
     Test(runbook_test::Args),
 }
 
@@ -80,6 +85,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Show { runbook, raw } => show(runbook, *raw),
         Command::Lint { files, deny_warnings, json } => lint(files, *deny_warnings, *json),
         Command::Walk { file, runbooks } => walk(file, runbooks.as_deref()),
+        Command::Format => {
+            out::text(FORMAT)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Test(args) => runbook_test::run(args),
     }
 }

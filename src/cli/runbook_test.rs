@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::out::{self, OutputError};
 use crate::diagnosis::Library;
 use crate::incident::recording::Replay;
-use crate::runbook::{self, Coverage, Failure, Mutation, Sheet, TestFile};
+use crate::runbook::{self, Coverage, Failure, Mutation, Severity, Sheet, TestFile};
 
 /// What `weir runbook test` takes.
 #[derive(Debug, clap::Args)]
@@ -121,13 +121,24 @@ pub fn opener(folder: &Path) -> impl Fn(&str, &Arc<Library>) -> Result<Replay, S
 /// The built-in runbooks with those of the file's folder beside them, and the file itself.
 fn library_with(file: &Path) -> Result<(Arc<Library>, Sheet)> {
     let (name, text) = runbook::read_file(file)?;
-    let beside = runbook::files_of(&folder_of(file))?;
+    let mut beside = runbook::files_of(&folder_of(file))?;
+    beside.retain(|(name, text)| *name != file.display().to_string() && is_sound(name, text));
     let beside = beside.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let own = (name.as_str(), text.as_str());
     let library = runbook::assemble(runbook::SHIPPED.iter().copied().chain(beside).chain([own]))?;
     let (sheet, _) = runbook::read(&name, &text);
     let sheet = sheet.ok_or_else(|| eyre!("{name}: cannot be read; see `weir runbook lint`"))?;
     Ok((Arc::new(library), sheet))
+}
+
+/// Whether a neighbour can be used; one that cannot is somebody else's work in progress, and is named.
+fn is_sound(name: &str, text: &str) -> bool {
+    let (_, problems) = runbook::read(name, text);
+    let worst = problems.into_iter().find(|problem| problem.severity == Severity::Error);
+    if let Some(problem) = &worst {
+        out::note(format_args!("left out, the tests run without it: {problem}"));
+    }
+    worst.is_none()
 }
 
 fn as_json(shown: &[Shown]) -> Value {

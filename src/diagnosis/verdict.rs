@@ -44,7 +44,7 @@ impl fmt::Display for Standing {
 
 /// A truth value of Kleene's strong three-valued logic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", expecting = "`true`, `false` or `unknown`")]
 pub enum Truth {
     /// Holds.
     True,
@@ -114,7 +114,7 @@ impl From<bool> for Truth {
 
 /// One predicate as it was evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the object of a piece of evidence")]
 pub struct Evidence {
     /// Its name in the runbook (`storm`).
     pub name: String,

@@ -68,13 +68,14 @@ pub enum WalkFileError {
 
 /// Enough to tell what a text is, whatever else it holds.
 #[derive(Deserialize)]
+#[serde(expecting = "the object of a walk")]
 struct Head {
     kind: Option<String>,
     format: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the object of a walk")]
 struct Page {
     kind: String,
     format: u64,
@@ -89,7 +90,7 @@ struct Page {
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with runbook and node")]
 struct Place {
     runbook: String,
     node: String,

@@ -9,7 +9,7 @@ use crate::diagnosis::{Action, Book, Evidence, Goto, Node, Outcome, Standing, Tr
 
 /// A step that was passed, as it was when it was passed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the object of a step")]
 pub struct Frozen {
     /// The runbook.
     #[serde(rename = "runbook")]
@@ -36,7 +36,7 @@ pub struct Frozen {
 
 /// The walk went from one person to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with from, to, at and text")]
 pub struct HandOver {
     /// Who had it.
     pub from: String,

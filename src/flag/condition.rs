@@ -19,6 +19,8 @@ pub enum Compare {
     Below,
     /// `signal <= bound`
     AtMost,
+    /// `signal >= bound`
+    AtLeast,
     /// `signal > bound`
     Above,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Condition {
         let sign = match self.compare {
             Compare::Below => "<",
             Compare::AtMost => "<=",
+            Compare::AtLeast => ">=",
             Compare::Above => ">",
         };
         write!(f, "{} {sign} {}", self.signal, self.bound)
@@ -76,6 +79,11 @@ impl Condition {
     /// `signal <= bound`
     pub(super) const fn at_most(signal: &'static str, bound: f64) -> Self {
         Self { signal, compare: Compare::AtMost, bound }
+    }
+
+    /// `signal >= bound`
+    pub(super) const fn at_least(signal: &'static str, bound: f64) -> Self {
+        Self { signal, compare: Compare::AtLeast, bound }
     }
 
     /// `signal > bound`
@@ -120,11 +128,12 @@ impl Condition {
         let holds = match self.compare {
             Compare::Below => value < self.bound,
             Compare::AtMost => value <= self.bound,
+            Compare::AtLeast => value >= self.bound,
             Compare::Above => value > self.bound,
         };
         // "This or more" can prove that a value is high, never that it is low.
         let proves = reading.quality != Quality::LowerBound
-            || holds == matches!(self.compare, Compare::Above);
+            || holds == matches!(self.compare, Compare::AtLeast | Compare::Above);
         (proves && !value.is_nan()).then_some(holds)
     }
 }

@@ -52,7 +52,9 @@ pub(super) fn calm() -> BTreeMap<&'static str, f64> {
         ("client_multiplication", 1.0),
         ("tpm_headroom", 0.5),
         ("rpm_headroom", 0.5),
-        ("shed_rps", 0.0),
+        ("calm_s", 600.0),
+        ("tpm_demand_ratio", 0.5),
+        ("rpm_demand_ratio", 0.5),
         ("queue_oldest_age_s", 0.0),
     ])
 }

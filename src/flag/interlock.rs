@@ -6,38 +6,57 @@
 use std::sync::Arc;
 
 use crate::admission::{Direction, FlagValue};
+use crate::diagnosis::{Standing, complete};
 use crate::signal::Snapshot;
 
 use super::condition::{Condition, all};
+use super::plan::Evidence;
 use super::types::{FlagTable, Guard, PlannedChange};
 
 /// Attempts per original above which something still retries what it should not.
-pub(super) const AMPLIFICATION_CALM: f64 = 1.1;
+pub const AMPLIFICATION_CALM: f64 = 1.1;
 /// Offered requests per original above which the layers above still repeat.
-const CLIENT_MULTIPLICATION_CALM: f64 = 1.3;
+pub const CLIENT_MULTIPLICATION_CALM: f64 = 1.3;
+/// Seconds for which both must have been below: longer than the longest waits of measured retry
+/// policies, which is when a storm that only paused comes back.
+const CALM_FOR_S: f64 = 300.0;
 /// Share of each meter that must be free before the gate lets more through.
 const HEADROOM_FREE: f64 = 0.15;
 /// Tries per original that count as capped: one retry.
 const CAPPED_ATTEMPTS_MAX: f64 = 2.0;
 /// Tries that one flip may add.
 const ATTEMPTS_STEP_MAX: f64 = 1.0;
-/// Refusals per second that count as none.
-const SHED_RPS_NONE: f64 = 0.01;
+/// Offered originals over the quota, of either meter: at 1 the provider would refuse without a gate.
+const DEMAND_WHOLE: f64 = 1.0;
+/// Causes in which our own gate refuses what the provider would take.
+const GATE_IS_ILL: [&str; 3] = ["gate-refuses-wrongly", "leaked-permits", "limiter-store-fault"];
+
+/// The cause, when our own gate is the confirmed refuser: then opening it is the cure.
+pub(super) fn ill_gate<'a>(evidence: &Evidence<'a>) -> Option<&'a str> {
+    let confirmed = evidence.verdict.filter(|verdict| verdict.standing == Standing::Confirmed)?;
+    GATE_IS_ILL.contains(&confirmed.cause.as_str()).then_some(confirmed.cause.as_str())
+}
 
 /// The interlocks that these changes meet. An empty list means that none applies.
 #[must_use]
 pub fn interlocks(
     changes: &[PlannedChange],
     table: &FlagTable,
-    scopes: &[Arc<Snapshot>],
+    evidence: &Evidence<'_>,
 ) -> Vec<Guard> {
+    let scopes: Vec<Arc<Snapshot>> =
+        evidence.scopes.iter().map(|scope| Arc::new(complete(scope).snapshot)).collect();
+    let scopes = scopes.as_slice();
     let after = After { changes, table };
     let riskier = |wanted: fn(&str) -> bool| {
         changes.iter().any(|change| change.direction == Direction::Riskier && wanted(&change.key))
     };
     let mut guards = Vec::new();
     if riskier(is_admission_strength) {
-        guards.extend(lowering_admission(&after, scopes));
+        guards.extend(match ill_gate(evidence) {
+            Some(cause) if only_to_shadow(changes) => opening_an_ill_gate(&after, scopes, cause),
+            _ => lowering_admission(&after, scopes),
+        });
     }
     if riskier(|key| key.starts_with("retry.")) {
         guards.extend(raising_retries(&after));
@@ -54,8 +73,34 @@ pub(super) fn is_admission_strength(key: &str) -> bool {
     matches!(key, "admission.mode" | "admission.enforced_ratio")
 }
 
-fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
-    let mut guards = vec![
+/// Whether admission is only told to count and to refuse nobody.
+fn only_to_shadow(changes: &[PlannedChange]) -> bool {
+    let mut down = changes.iter().filter(|change| {
+        change.direction == Direction::Riskier && is_admission_strength(&change.key)
+    });
+    down.all(|change| change.key == "admission.mode" && is_word("shadow", &change.to))
+}
+
+/// The gate refuses what the provider would take: callers who repeat its refusals are a reason to open
+/// it, and none to wait. What must hold is that the provider is not overrun afterwards.
+fn opening_an_ill_gate(after: &After, scopes: &[Arc<Snapshot>], cause: &str) -> Vec<Guard> {
+    let mut guards = vec![Guard {
+        text: format!("our own gate is the confirmed refuser: {cause}"),
+        holds: Some(true),
+    }];
+    guards.extend(retries_are_capped(after));
+    guards.extend(demand_is_below_quota(scopes));
+    guards
+}
+
+fn demand_is_below_quota(scopes: &[Arc<Snapshot>]) -> impl Iterator<Item = Guard> {
+    ["tpm_demand_ratio", "rpm_demand_ratio"]
+        .map(|signal| ask(&Condition::below(signal, DEMAND_WHOLE), scopes))
+        .into_iter()
+}
+
+fn retries_are_capped(after: &After) -> [Guard; 2] {
+    [
         Guard {
             text: format!(
                 "retry.max_attempts is at most {CAPPED_ATTEMPTS_MAX}, stored and effective: {}",
@@ -73,16 +118,20 @@ fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
             ),
             holds: after.everywhere("retry.owner", |value| is_word("gateway", value)),
         },
-    ];
+    ]
+}
+
+fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
+    let mut guards = Vec::from(retries_are_capped(after));
     let conditions = [
         Condition::below("amplification", AMPLIFICATION_CALM),
         Condition::below("client_multiplication", CLIENT_MULTIPLICATION_CALM),
+        Condition::at_least("calm_s", CALM_FOR_S),
         Condition::above("tpm_headroom", HEADROOM_FREE),
         Condition::above("rpm_headroom", HEADROOM_FREE),
-        // A gate that still refuses stands before more demand than the quota carries.
-        Condition::below("shed_rps", SHED_RPS_NONE),
     ];
     guards.extend(conditions.iter().map(|condition| ask(condition, scopes)));
+    guards.extend(demand_is_below_quota(scopes));
     let half_age = after.number("queue.max_age_s").map(|age_s| age_s / 2.0);
     guards.push(match half_age {
         Some(bound) => ask(&Condition::at_most("queue_oldest_age_s", bound), scopes),
@@ -172,9 +221,10 @@ impl After<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{calm_but, table, value};
-    use super::super::plan::{Evidence, Terms, plan, wanted};
+    use super::super::fixture::{calm, calm_but, scope, table, value};
+    use super::super::plan::{Terms, plan, wanted};
     use super::*;
+    use crate::diagnosis::Verdict;
 
     fn refused(words: &[&str], table: &FlagTable, scopes: &[Arc<Snapshot>]) -> Option<String> {
         let changes = wanted(words).expect("a test names real flags");
@@ -203,7 +253,10 @@ mod tests {
         check("tpm_headroom", Some(0.151), None);
         check("tpm_headroom", Some(0.15), Some("tpm_headroom > 0.15"));
         check("rpm_headroom", None, Some("rpm_headroom"));
-        check("shed_rps", Some(113.0), Some("shed_rps"));
+        check("calm_s", Some(299.0), Some("calm_s >= 300"));
+        check("calm_s", None, Some("calm_s >= 300: unknown"));
+        check("tpm_demand_ratio", Some(1.2), Some("tpm_demand_ratio < 1"));
+        check("rpm_demand_ratio", None, Some("rpm_demand_ratio < 1: unknown"));
         check("queue_oldest_age_s", Some(5.0), None);
         check("queue_oldest_age_s", Some(5.1), Some("queue_oldest_age_s <= 5"));
     }
@@ -225,8 +278,40 @@ mod tests {
     }
 
     #[test]
+    fn an_ill_gate_is_opened_while_callers_repeat_and_never_above_the_quota() {
+        let plan_of = |change: &str, cause: &str, standing, demand, overrides: &[(&str, &str)]| {
+            let verdict = Verdict { cause: cause.to_owned(), standing, ..Verdict::empty() };
+            let mut numbers = calm();
+            numbers.extend([
+                ("amplification", 3.0),
+                ("client_multiplication", 4.0),
+                ("calm_s", 0.0),
+            ]);
+            numbers.insert("tpm_demand_ratio", demand);
+            let scopes = [scope(&numbers.into_iter().collect::<Vec<_>>())];
+            let evidence = Evidence { scopes: &scopes, verdict: Some(&verdict) };
+            let changes = wanted(&[change]).expect("a flag");
+            plan("t", &table(overrides), &changes, &evidence, Terms::default()).expect("a plan")
+        };
+        let refused = |change, cause, standing, demand, overrides: &[(&str, &str)]| {
+            plan_of(change, cause, standing, demand, overrides).refused().is_some()
+        };
+        let shadow = "admission.mode=shadow";
+        for cause in GATE_IS_ILL {
+            assert!(!refused(shadow, cause, Standing::Confirmed, 0.4, &[]), "{cause}");
+        }
+        let cause = GATE_IS_ILL[1];
+        assert!(refused(shadow, cause, Standing::Likely, 0.4, &[]), "not proven");
+        assert!(refused(shadow, "nested-retries", Standing::Confirmed, 0.4, &[]), "a sound gate");
+        assert!(refused(shadow, cause, Standing::Confirmed, 1.1, &[]), "more than the quota");
+        assert!(refused("admission.mode=off", cause, Standing::Confirmed, 0.4, &[]), "not counted");
+        let clients = [("retry.owner", "client")];
+        assert!(refused(shadow, cause, Standing::Confirmed, 0.4, &clients), "a storm behind it");
+    }
+
+    #[test]
     fn retries_must_be_owned_and_capped_on_every_instance() {
-        let calm = [calm_but("shed_rps", Some(0.0))];
+        let calm = [calm_but("amplification", Some(1.0))];
         let many = table(&[("retry.max_attempts", "3")]);
         let text = refused(&["admission.mode=off"], &many, &calm).expect("three tries");
         assert!(text.starts_with("retry.max_attempts is at most 2"), "{text}");
@@ -243,7 +328,7 @@ mod tests {
     #[test]
     fn retries_rise_one_by_one_and_only_while_admission_enforces() {
         let check = |words: &[&str], overrides: &[(&str, &str)], allowed: bool| {
-            let calm = [calm_but("shed_rps", Some(0.0))];
+            let calm = [calm_but("amplification", Some(1.0))];
             let refused = refused(words, &table(overrides), &calm);
             assert_eq!(refused.is_none(), allowed, "{words:?} from {overrides:?}: {refused:?}");
         };

@@ -25,7 +25,7 @@ pub use flip::{
     REREADS_MAX, Step, carry_out, on_disk,
 };
 pub use history::{UNDO_OF, newest_in_force};
-pub use interlock::interlocks;
+pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks};
 pub use plan::{
     Confirmation, Evidence, PlanError, TTL_RISKY_S, TTL_S_MAX, TTL_SAFE_S, Terms, all_safe,
     confirmation, named, plan, undo, wanted,

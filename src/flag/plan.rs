@@ -9,11 +9,11 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::admission::{Direction, FlagDef, FlagError, FlagValue, PLANS, flag};
-use crate::diagnosis::{Standing, Verdict};
+use crate::diagnosis::Verdict;
 use crate::signal::{Mono, Snapshot};
 
 use super::history::UNDO_OF;
-use super::interlock::interlocks;
+use super::interlock::{ill_gate, interlocks};
 use super::store::FlagEvent;
 use super::types::{Change, FlagState, FlagTable, OnExpire, Plan, PlannedChange};
 use super::verify::Verify;
@@ -25,8 +25,6 @@ pub const TTL_SAFE_S: u64 = 30 * 60;
 /// Longest timer. Whatever must last longer belongs into the configuration.
 pub const TTL_S_MAX: u64 = 7 * 24 * 3600;
 
-/// The cause that makes "all safe" leave the admission flags alone.
-const GATE_REFUSES: &str = "gate-refuses-wrongly";
 /// The word that stands for "drop the override" where a value is typed.
 const BASE_WORD: &str = "base";
 
@@ -179,7 +177,7 @@ pub fn plan(
     let mut plan = Plan {
         name: name.to_owned(),
         revision: table.revision,
-        guards: interlocks(&changes, table, evidence.scopes),
+        guards: interlocks(&changes, table, evidence),
         reach: reach(&changes, table, evidence.scopes),
         reason: terms.reason.unwrap_or_else(|| evidence.verdict.map_or_else(String::new, reason)),
         verify: Verify::of_changes(&changes, Mono::START).text(),
@@ -224,9 +222,7 @@ pub fn named(
 /// # Errors
 /// [`PlanError::NothingToChange`] when everything is safe already.
 pub fn all_safe(table: &FlagTable, evidence: &Evidence, terms: Terms) -> Result<Plan, PlanError> {
-    let gate_refuses = evidence.verdict.is_some_and(|verdict| {
-        verdict.cause == GATE_REFUSES && verdict.standing == Standing::Confirmed
-    });
+    let gate_refuses = ill_gate(evidence).is_some();
     let mut changes = Vec::new();
     let mut left_alone = Vec::new();
     for state in &table.flags {
@@ -380,6 +376,7 @@ mod tests {
     use super::super::store::{EventChange, EventKind};
     use super::super::types::Revision;
     use super::*;
+    use crate::diagnosis::Standing;
 
     const NOTHING: Evidence<'static> = Evidence { scopes: &[], verdict: None };
 

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use subtle::ConstantTimeEq;
 
+use super::calm::Calm;
 use super::health::Health;
 use super::metrics::{self, Facts};
 use super::overrides::{Expiry, Overrides};
@@ -57,6 +58,8 @@ pub struct Admin {
     pub config_revision: u64,
     /// The instance's own view of the catalogue.
     pub own: Mutex<OnePage>,
+    /// For how long nothing has been repeated.
+    pub calm: Mutex<Calm>,
 }
 
 type Shared = State<Arc<Admin>>;
@@ -88,6 +91,7 @@ impl Admin {
             (flags.overridden(), flags.revision())
         };
         let store = self.health.store().clone();
+        let calm = self.calm();
         let facts = Facts {
             instance: &self.instance,
             process_start_s: self.process_start_s,
@@ -98,6 +102,7 @@ impl Admin {
             loop_lag: Some(self.health.loop_lag()),
             store: Some(&store),
             faults: &self.faults,
+            calm: Some(&calm),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -119,10 +124,16 @@ impl Admin {
         if let Err(error) = self.own().accept(Page::text(&page), at) {
             tracing::warn!(%error, "cannot read the instance's own metrics");
         }
+        let snapshots = self.own().snapshots(at);
+        self.calm().look(&snapshots, at);
     }
 
     fn flags(&self) -> std::sync::MutexGuard<'_, Overrides> {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn calm(&self) -> std::sync::MutexGuard<'_, Calm> {
+        self.calm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn own(&self) -> std::sync::MutexGuard<'_, OnePage> {

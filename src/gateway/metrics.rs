@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::calm::Calm;
 use super::page::Page;
 use crate::admission::{
     BreakerState, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
@@ -43,6 +44,8 @@ pub struct Facts<'a> {
     pub store: Option<&'a StoreCounters>,
     /// What is wrong with this gate on purpose.
     pub faults: &'a [&'static str],
+    /// For how long nothing has been repeated, where that is watched.
+    pub calm: Option<&'a Calm>,
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -62,6 +65,10 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
+    if let Some(calm) = facts.calm {
+        let help = "For how long attempts per original and repeats of callers have been low.";
+        page.gauge(scopes, "weir_calm_seconds", help, |s| calm.seconds(s.name(), now));
+    }
     store::write(&mut page, scopes, facts.store, now);
     latency(&mut page, scopes);
     people(&mut page, scopes);

@@ -132,6 +132,7 @@ impl Gateway {
             process_start_s: unix_now(),
             config_revision: config.revision(scopes),
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
+            calm: Mutex::default(),
         };
         let admin_address = spawn_admin(admin, config.admin_listen)?;
         let data_address = data

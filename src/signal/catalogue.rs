@@ -270,6 +270,7 @@ pub const CATALOGUE: &[Definition] = &[
     row("tpm_use_ratio", Unit::Ratio, "Quota", "tokens of successful calls per minute, over the limit"),
     row("rpm_use_ratio", Unit::Ratio, "Quota", "requests of successful calls per minute, over the limit"),
     row("estimate_error", Unit::Ratio, "Tokens", "actual over estimated tokens"),
+    row("calm_s", Unit::Seconds, "Work", "for how long attempts per original and repeats of callers have been low"),
     row("top_tenant", Unit::Text, "Who", "the largest tenant by tokens"),
     row("top_tenant_share", Unit::Ratio, "Who", "share of tokens of the largest tenant"),
     row("others_refused_share", Unit::Ratio, "Who", "largest share of refusals among the other tenants"),

@@ -305,6 +305,11 @@ async fn the_snapshot_has_signals_after_two_ticks() {
     let scopes = store.snapshots().await.expect("it answers");
     assert_eq!(scopes[0].number("amplification"), Some(1.0));
     assert_eq!(scopes[0].number("rpm_limit"), Some(600_000.0));
+    eventually("it counts for how long nothing is repeated", async || {
+        let scopes = store.snapshots().await.expect("it answers");
+        scopes.first()?.number("calm_s").filter(|calm_s| *calm_s > 0.0)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -73,6 +73,9 @@ async fn contain_from_a_script_and_its_traces() {
     let again = shell.weir(&["flag", "set", "contain", "--reason", "storm", "--yes"]).await;
     assert_eq!((again.code, shell.fake.changes()), (Some(0), 1), "{}", again.out);
 
+    let kept = shell.weir(&["audit", "verify", "--gateway", &shell.fake.url, "--json"]).await;
+    assert_eq!(kept.code, Some(0), "{}", kept.err);
+    assert_eq!(kept.json()["gateway"]["held"], 1, "the flip was anchored: {}", kept.out);
     let audit = shell.weir(&["audit", "verify", "--json"]).await;
     assert_eq!(audit.code, Some(0), "{}", audit.err);
     assert_eq!(audit.json()["entries"], 2, "one flip, one outcome");
@@ -83,6 +86,26 @@ async fn contain_from_a_script_and_its_traces() {
     let audit = shell.weir(&["audit", "verify"]).await;
     assert_eq!(audit.code, Some(1));
     assert!(audit.err.contains("journal.jsonl, line 1:"), "{}", audit.err);
+}
+
+#[tokio::test]
+async fn a_journal_whose_end_was_cut_is_found_by_what_the_gateway_keeps() {
+    let shell = Shell::new().await;
+    for change in ["retry.owner=gateway", "admission.mode=enforce"] {
+        let set = shell.weir(&["flag", "set", change, "--reason", "storm", "--yes"]).await;
+        assert_eq!(set.code, Some(0), "{}", set.err);
+    }
+    let verify = ["audit", "verify", "--gateway", &shell.fake.url];
+    let whole = shell.weir(&verify).await;
+    assert!(whole.out.contains("has 2 of its flips, all are in the chain"), "{}", whole.out);
+    let text = std::fs::read_to_string(shell.journal()).expect("it was written");
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    std::fs::write(shell.journal(), lines[..2].concat()).expect("the disk is there");
+    let chain = shell.weir(&["audit", "verify"]).await;
+    assert_eq!(chain.code, Some(0), "what is left is a chain: {}", chain.err);
+    let cut = shell.weir(&verify).await;
+    assert_eq!(cut.code, Some(1), "{}", cut.out);
+    assert!(cut.err.contains("has seen entry 3 of this journal"), "{}", cut.err);
 }
 
 #[tokio::test]

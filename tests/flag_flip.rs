@@ -167,7 +167,7 @@ fn plan(word: &str) -> Plan {
 }
 
 fn alice() -> Author {
-    Author { actor: "alice".to_owned(), incident: None }
+    Author { actor: "alice".to_owned(), incident: None, anchor: None }
 }
 
 struct Case {

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::out;
+use super::{flag, out};
+use crate::flag::Store;
 use crate::incident;
 
 /// The journal of flips and incidents.
@@ -25,6 +26,12 @@ enum Command {
         /// A hash that was kept elsewhere and must be in the chain; finds a tail that was cut
         #[arg(long, value_name = "HASH")]
         anchor: Option<String>,
+        /// A gateway's admin address: its events hold where the journal stood at each flip
+        #[arg(long, value_name = "URL")]
+        gateway: Option<String>,
+        /// File that holds the gateway's bearer token; otherwise `WEIR_ADMIN_TOKEN` is read
+        #[arg(long, value_name = "FILE", requires = "gateway")]
+        token_file: Option<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -35,8 +42,8 @@ enum Command {
 ///
 /// # Errors
 /// When there is no journal to check.
-pub fn run(args: Args) -> color_eyre::Result<ExitCode> {
-    let Command::Verify { file, anchor, json } = args.command;
+pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
+    let Command::Verify { file, anchor, gateway, token_file, json } = args.command;
     let path = match file {
         Some(path) => path,
         None => incident::default_path()?,
@@ -53,7 +60,16 @@ pub fn run(args: Args) -> color_eyre::Result<ExitCode> {
         Some(hash) => Some(incident::contains_hash(&path, hash)?),
         None => None,
     };
-    let ok = anchored != Some(false);
+    let kept = match &gateway {
+        Some(url) => {
+            let events = flag::admin(url, token_file.as_deref())?.events(0).await?;
+            let anchors = events.iter().filter_map(|event| event.anchor.as_ref()?.parse().ok());
+            Some(incident::check_anchors(&path, &anchors.collect::<Vec<_>>())?)
+        }
+        None => None,
+    };
+    let is_cut = kept.as_ref().is_some_and(|kept| !kept.lost.is_empty());
+    let ok = anchored != Some(false) && !is_cut;
     let document = json!({
         "ok": ok,
         "file": path.display().to_string(),
@@ -62,6 +78,10 @@ pub fn run(args: Args) -> color_eyre::Result<ExitCode> {
         "torn_bytes": found.torn_bytes,
         "open_flips": found.open_flips.len(),
         "anchored": anchored,
+        "gateway": kept.as_ref().map(|kept| json!({
+            "held": kept.held,
+            "lost": kept.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })),
     });
     report(json, &document, ok, || {
         let mut lines = vec![
@@ -73,7 +93,20 @@ pub fn run(args: Args) -> color_eyre::Result<ExitCode> {
             lines.push(format!("the last line is unfinished ({bytes} bytes), as after a crash"));
         }
         lines.extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
-        if !ok {
+        if let Some(kept) = &kept {
+            lines.push(match (kept.held, kept.lost.first()) {
+                (0, None) => "the gateway has no flip of this journal to compare with".to_owned(),
+                (held, None) => {
+                    format!("the gateway has {held} of its flips, all are in the chain")
+                }
+                (_, Some(lost)) => format!(
+                    "the gateway has seen entry {} of this journal, and it is not in the chain: \
+                     lines were cut or forged",
+                    lost.seq
+                ),
+            });
+        }
+        if anchored == Some(false) {
             lines.push("the anchor is not in this chain: lines were cut, or it is another".into());
         }
         lines.join("\n")

@@ -84,8 +84,11 @@ impl Desk {
         journal: Result<Journal, String>,
         tape: Option<Tape>,
     ) -> Arc<Self> {
-        let author =
-            Author { actor: actor::from_system(), incident: std::env::var("WEIR_INCIDENT").ok() };
+        let author = Author {
+            actor: actor::from_system(),
+            incident: std::env::var("WEIR_INCIDENT").ok(),
+            anchor: None,
+        };
         let journal = journal.map(|journal| Arc::new(Log { journal, tape }));
         Arc::new(Self { store, journal, author, shown: Arc::default(), unsettled: Arc::default() })
     }
@@ -121,6 +124,10 @@ impl FlipLog for Log {
 
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
         self.append(conclusion.into())
+    }
+
+    fn anchor(&self) -> Option<String> {
+        self.journal.anchor().map(|anchor| anchor.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir flag`: reads and changes flags from a shell, by the same plans and rules as the screen.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -172,19 +172,27 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
 }
 
 fn connect(connection: &Connection) -> color_eyre::Result<WeirAdmin> {
-    let token = match &connection.token_file {
+    admin(&connection.url, connection.token_file.as_deref())
+}
+
+/// The admin API at `url`, with the token of a file or of the environment.
+///
+/// # Errors
+/// When there is no token, or the address is none.
+pub(super) fn admin(url: &str, token_file: Option<&Path>) -> color_eyre::Result<WeirAdmin> {
+    let token = match token_file {
         Some(file) => std::fs::read_to_string(file)
             .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?,
         // Not an option: what stands in an argument list is seen by everyone on the machine.
         None => std::env::var("WEIR_ADMIN_TOKEN").unwrap_or_default(),
     };
     if token.trim().is_empty() {
-        match &connection.token_file {
+        match token_file {
             Some(file) => bail!("the token file {} is empty", file.display()),
             None => bail!("WEIR_ADMIN_TOKEN is not set; set it, or name a file with --token-file"),
         }
     }
-    Ok(WeirAdmin::new(&connection.url, Token::new(&token))?)
+    Ok(WeirAdmin::new(url, Token::new(&token))?)
 }
 
 /// What is asked for.
@@ -307,7 +315,7 @@ async fn set(
     }
     let named = change.actor.filter(|name| !name.trim().is_empty());
     let actor = named.unwrap_or_else(actor::from_system);
-    let author = Author { actor, incident: change.incident };
+    let author = Author { actor, incident: change.incident, anchor: None };
     let flip = match Flip::new(plan.clone(), &session.table, author, &[]) {
         Ok(flip) => flip,
         Err(error) => {

@@ -152,6 +152,7 @@ mod tests {
             reason: "due".to_owned(),
             incident: None,
             request_id: None,
+            anchor: None,
             revision: Revision(2),
             kind,
             changes: vec![EventChange {

@@ -168,7 +168,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Runbook(args) => runbook::run(&args),
         Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
         Command::Flag(args) => runtime()?.block_on(flag::run(args)),
-        Command::Audit(args) => audit::run(args),
+        Command::Audit(args) => runtime()?.block_on(audit::run(args)),
         Command::Gateway(args) => {
             log_to_stderr();
             runtime()?.block_on(gateway::run(args))

@@ -288,6 +288,11 @@ impl Flip {
         }
     }
 
+    /// Where the log stood once the intent was in it; the store is asked to keep that.
+    pub fn anchor(&mut self, anchor: Option<String>) {
+        self.author.anchor = anchor;
+    }
+
     /// The store's answer.
     pub fn on_outcome(&mut self, outcome: Outcome) {
         if !matches!(self.state, State::Sending) {
@@ -392,6 +397,11 @@ pub trait FlipLog: Send + Sync {
     /// # Errors
     /// Why it could not be written; the flip has happened all the same.
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String>;
+
+    /// Where the log stands, in a form that shows later whether it was cut; `None` when it has none.
+    fn anchor(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a flip leaves behind.
@@ -411,7 +421,9 @@ pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipL
         match flip.next() {
             Step::WriteIntent(intent) => {
                 let (log, intent) = (Arc::clone(&log), intent.clone());
-                flip.on_intent_written(on_disk(move || log.intent(&intent)).await);
+                let writer = Arc::clone(&log);
+                flip.on_intent_written(on_disk(move || writer.intent(&intent)).await);
+                flip.anchor(log.anchor());
             }
             Step::Send(plan, author) => {
                 let outcome = store.apply(plan, author).await;

@@ -47,6 +47,7 @@ mod tests {
             reason: (*reason).to_owned(),
             incident: None,
             request_id: None,
+            anchor: None,
             revision: Revision(seq),
             kind: EventKind::Change,
             changes: vec![EventChange {

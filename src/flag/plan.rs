@@ -522,6 +522,7 @@ mod tests {
             reason: "trying".to_owned(),
             incident: None,
             request_id: None,
+            anchor: None,
             revision: Revision(41),
             kind: EventKind::Change,
             changes: vec![EventChange {

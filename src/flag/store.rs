@@ -45,6 +45,9 @@ pub struct Author {
     pub actor: String,
     /// The incident that it belongs to.
     pub incident: Option<String>,
+    /// Where the author's own journal stood when the change was sent, for the store to keep: it shows
+    /// later whether that journal was cut.
+    pub anchor: Option<String>,
 }
 
 /// What kind of event the store's history holds.
@@ -110,6 +113,8 @@ pub struct FlagEvent {
     pub kind: EventKind,
     /// What changed.
     pub changes: Vec<EventChange>,
+    /// Where the author's journal stood.
+    pub anchor: Option<String>,
 }
 
 /// Why a store could not be read.

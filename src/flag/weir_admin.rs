@@ -176,6 +176,7 @@ pub fn apply_body(plan: &Plan, author: &Author) -> ApplyBody {
         actor: author.actor.clone(),
         incident: author.incident.clone(),
         request_id: plan.request_id.clone(),
+        anchor: author.anchor.clone(),
     }
 }
 

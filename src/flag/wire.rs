@@ -245,6 +245,9 @@ pub struct ApplyBody {
     pub incident: Option<String>,
     /// Makes a repeat harmless. Must not be empty.
     pub request_id: String,
+    /// Where the author's journal stands; kept with the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<String>,
 }
 
 /// `PUT flags/{key}` and, without a value, `DELETE flags/{key}`.
@@ -279,6 +282,7 @@ impl FlagBody {
             actor: self.actor,
             incident: self.incident,
             request_id: self.request_id,
+            anchor: None,
         }
     }
 }
@@ -391,6 +395,9 @@ pub struct EventRow {
     pub revision: u64,
     /// What kind of event.
     pub kind: EventKind,
+    /// Where the author's journal stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<String>,
 }
 
 /// `GET events?since=`: events with a larger `seq`, oldest first.
@@ -412,6 +419,7 @@ impl From<&FlagEvent> for EventRow {
             changes: event.changes.iter().map(EventChangeRow::from).collect(),
             revision: event.revision.0,
             kind: event.kind,
+            anchor: event.anchor.clone(),
         }
     }
 }
@@ -428,6 +436,7 @@ impl From<EventRow> for FlagEvent {
             revision: Revision(row.revision),
             kind: row.kind,
             changes: row.changes.into_iter().map(EventChange::from).collect(),
+            anchor: row.anchor,
         }
     }
 }

@@ -23,6 +23,8 @@ const ATTEMPTS_STEP_MAX: u32 = 1;
 const CAPPED_ATTEMPTS_MAX: u32 = 2;
 /// Request ids that are remembered, so that a repeat is harmless.
 const REQUEST_IDS_MAX: usize = 1_000;
+/// Longest anchor: two hashes and a number are 150 bytes.
+const ANCHOR_BYTES_MAX: usize = 200;
 
 /// One override.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -249,6 +251,7 @@ impl Overrides {
             changes: rows,
             revision,
             kind: EventKind::Change,
+            anchor: body.anchor.clone(),
         });
     }
 
@@ -313,6 +316,7 @@ impl Overrides {
             reason: "the time that was set has run out".to_owned(),
             incident: None,
             request_id: None,
+            anchor: None,
             changes,
             revision: self.kept.revision,
             kind,
@@ -349,6 +353,10 @@ fn checked(body: &ApplyBody) -> Result<Vec<(String, Option<FlagValue>)>, Box<Err
     }
     if let Some(ttl) = body.ttl_s.filter(|ttl| !(1..=TTL_S_MAX).contains(ttl)) {
         let message = format!("`ttl_s` must be 1 to {TTL_S_MAX}, not {ttl}");
+        return Err(refuse(ErrorCode::Value, message));
+    }
+    if body.anchor.as_ref().is_some_and(|anchor| anchor.len() > ANCHOR_BYTES_MAX) {
+        let message = format!("`anchor` must be {ANCHOR_BYTES_MAX} bytes at most");
         return Err(refuse(ErrorCode::Value, message));
     }
     if body.changes.is_empty() {
@@ -437,6 +445,7 @@ mod tests {
             actor: "alice".to_owned(),
             incident: None,
             request_id: id.to_owned(),
+            anchor: None,
         }
     }
 

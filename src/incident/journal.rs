@@ -4,11 +4,13 @@
 //! added, continues the chain, and lets go. An unfinished last line is the trace of a crash and is
 //! cut off at the next append, which says so; any other broken line is an error that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -65,6 +67,48 @@ pub enum JournalError {
     },
 }
 
+/// Where a journal stood: which one, and its last entry then. Written `JOURNAL:SEQ:HASH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// Hash of its first entry.
+    pub journal: String,
+    /// Position of the last entry.
+    pub seq: u64,
+    /// Hash of the last entry.
+    pub hash: String,
+}
+
+impl fmt::Display for Anchor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { journal, seq, hash } = self;
+        write!(f, "{journal}:{seq}:{hash}")
+    }
+}
+
+impl FromStr for Anchor {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split(':');
+        let (Some(journal), Some(seq), Some(hash), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(());
+        };
+        let seq = seq.parse().map_err(drop)?;
+        Ok(Self { journal: journal.to_owned(), seq, hash: hash.to_owned() })
+    }
+}
+
+/// What a journal says to anchors that were kept elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchored {
+    /// Anchors of this journal that it holds.
+    pub held: usize,
+    /// Anchors of this journal that it does not hold.
+    pub lost: Vec<Anchor>,
+}
+
 /// What was found when a journal was opened or checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
@@ -94,6 +138,22 @@ struct Inner {
 struct Tail {
     bytes: u64,
     head: Head,
+    /// Hash of the first entry: whose journal it is.
+    first: Option<String>,
+}
+
+impl Tail {
+    fn take(&mut self, head: Head) {
+        if self.first.is_none() {
+            self.first = Some(head.hash.clone());
+        }
+        self.head = head;
+    }
+
+    fn anchor(&self) -> Option<Anchor> {
+        let Head { seq, hash } = self.head.clone();
+        Some(Anchor { journal: self.first.clone()?, seq, hash })
+    }
 }
 
 impl Journal {
@@ -135,6 +195,12 @@ impl Journal {
         self.lock().tail.head.clone()
     }
 
+    /// Where it stands, for somebody else to keep; `None` while it is empty.
+    #[must_use]
+    pub fn anchor(&self) -> Option<Anchor> {
+        self.lock().tail.anchor()
+    }
+
     /// Appends one event; flips and their outcomes are on disk when this returns.
     ///
     /// # Errors
@@ -171,7 +237,8 @@ impl Journal {
         if event.is_durable() {
             file.sync_data().map_err(cannot("make it durable", &self.path))?;
         }
-        *tail = Tail { bytes: tail.bytes + line.len() as u64, head };
+        tail.bytes += line.len() as u64;
+        tail.take(head);
         Ok(())
     }
 
@@ -190,6 +257,10 @@ impl FlipLog for Journal {
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
         self.append(&conclusion.into(), Utc::now()).map_err(|error| error.to_string())
     }
+
+    fn anchor(&self) -> Option<String> {
+        self.anchor().map(|anchor| anchor.to_string())
+    }
 }
 
 /// Checks a journal from end to end without changing it. `each` sees every entry.
@@ -199,6 +270,28 @@ impl FlipLog for Journal {
 pub fn verify(path: &Path) -> Result<Found, JournalError> {
     let file = File::open(path).map_err(cannot("open it", path))?;
     read_on(path, &file, &mut Tail::default())
+}
+
+/// Which of these anchors, in whatever order, are of this journal, and which of those it does not hold:
+/// then lines were cut or forged although the chain is whole.
+///
+/// # Errors
+/// As [`verify`].
+pub fn check_anchors(path: &Path, anchors: &[Anchor]) -> Result<Anchored, JournalError> {
+    let file = File::open(path).map_err(cannot("open it", path))?;
+    let mut tail = Tail::default();
+    let mut held = BTreeSet::new();
+    let wanted: BTreeSet<(u64, &str)> =
+        anchors.iter().map(|anchor| (anchor.seq, anchor.hash.as_str())).collect();
+    walk(path, &file, &mut tail, |_, head| {
+        if wanted.contains(&(head.seq, head.hash.as_str())) {
+            held.insert(head.seq);
+        }
+    })?;
+    let own = anchors.iter().filter(|anchor| Some(&anchor.journal) == tail.first.as_ref());
+    let (held, lost): (Vec<&Anchor>, Vec<&Anchor>) =
+        own.partition(|anchor| held.contains(&anchor.seq));
+    Ok(Anchored { held: held.len(), lost: lost.into_iter().cloned().collect() })
 }
 
 /// Whether some entry of the journal has this hash: an anchor that was kept elsewhere. When it is
@@ -273,8 +366,10 @@ fn walk(
             };
         };
         let text = std::str::from_utf8(text).map_err(|_| broken(number, "it is not UTF-8"))?;
-        let entry = tail.head.read(text).map_err(|why| broken(number, &why))?;
+        let mut head = tail.head.clone();
+        let entry = head.read(text).map_err(|why| broken(number, &why))?;
         tail.bytes += bytes;
+        tail.take(head);
         each(entry, &tail.head);
     }
 }
@@ -437,6 +532,37 @@ mod tests {
         });
         assert_eq!(verify(&path).expect("a chain, only shorter").head.seq, 2);
         assert!(!contains_hash(&path, &anchor).expect("a chain, only shorter"));
+    }
+
+    #[test]
+    fn anchors_tell_a_cut_journal_from_a_whole_one_and_from_somebody_elses() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal.jsonl");
+        let (journal, _) = Journal::open(&path).expect("new");
+        assert_eq!(journal.anchor(), None);
+        let mut anchors = Vec::new();
+        for number in 0..4 {
+            append(&journal, &[flip(&format!("f{number}"))]);
+            let anchor = journal.anchor().expect("an entry");
+            assert_eq!(anchor.to_string().parse(), Ok(anchor.clone()));
+            anchors.push(anchor);
+        }
+        let (again, _) = Journal::open(&path).expect("whole");
+        assert_eq!(again.anchor().as_ref(), anchors.last(), "whoever opens it says the same");
+        let (_other, elsewhere) = three();
+        let (other, _) = Journal::open(&elsewhere).expect("whole");
+        anchors.push(other.anchor().expect("three entries"));
+        let found = check_anchors(&path, &anchors).expect("whole");
+        assert_eq!(found, Anchored { held: 4, lost: Vec::new() });
+        edit(&path, |bytes| {
+            let end = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n');
+            bytes.truncate(end.expect("four lines") + 1);
+        });
+        let found = check_anchors(&path, &anchors).expect("a chain, only shorter");
+        assert_eq!(found, Anchored { held: 3, lost: vec![anchors[3].clone()] });
+        for text in ["", "a:b:c", "a:1", "a:1:b:c"] {
+            assert_eq!(text.parse::<Anchor>(), Err(()), "{text}");
+        }
     }
 
     #[test]

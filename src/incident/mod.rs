@@ -14,6 +14,7 @@ pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
 pub use event::Event;
 pub use journal::{
-    Found, Journal, JournalError, LINE_BYTES_MAX, contains_hash, default_path, verify,
+    Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,
+    default_path, verify,
 };
 pub use reconcile::reconcile;

@@ -167,6 +167,7 @@ impl Inner {
             changes,
             revision: revision.0,
             kind: EventKind::Change,
+            anchor: body.anchor,
         });
     }
 }

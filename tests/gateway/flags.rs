@@ -26,7 +26,7 @@ fn client(gate: &Gate) -> WeirAdmin {
 }
 
 fn alice() -> Author {
-    Author { actor: "alice".to_owned(), incident: Some("INC-42".to_owned()) }
+    Author { actor: "alice".to_owned(), incident: Some("INC-42".to_owned()), anchor: None }
 }
 
 fn terms(request_id: &str) -> Terms {

@@ -120,7 +120,7 @@ async fn flip(stores: &[&Arc<Memory>]) -> Outcome {
     let fleet = Fleet::new(first, all.collect());
     let table = fleet.list().await.expect("it answers");
     assert_eq!(table.flags[0].effective.len(), stores.len(), "what each instance uses");
-    let author = Author { actor: "a".to_owned(), incident: None };
+    let author = Author { actor: "a".to_owned(), incident: None, anchor: None };
     fleet.apply(&plan(&table), &author).await
 }
 

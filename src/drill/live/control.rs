@@ -135,7 +135,7 @@ impl Control {
     /// In a gateway's words.
     pub async fn flip(&self, flips: &[&TimedFlip]) -> Result<(), LiveError> {
         let plan = plan_of(flips, &self.flags.list().await?)?;
-        let author = Author { actor: "drill".to_owned(), incident: None };
+        let author = Author { actor: "drill".to_owned(), incident: None, anchor: None };
         match self.flags.apply(&plan, &author).await {
             Outcome::Applied { .. } => Ok(()),
             Outcome::Refused { why } | Outcome::Unknown { why } => Err(LiveError::Flip { why }),

@@ -236,7 +236,8 @@ impl Session {
     }
 
     fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
-        let evidence = Evidence { scopes: &self.scopes, verdict: None };
+        let evidence =
+            Evidence { scopes: &self.scopes, verdict: None, now: Some(chrono::Utc::now()) };
         let terms = Terms {
             reason: terms.reason.clone(),
             ttl_s: terms.ttl,

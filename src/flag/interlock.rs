@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use crate::admission::{Direction, FlagValue};
 use crate::diagnosis::{Standing, complete};
 use crate::signal::Snapshot;
@@ -22,6 +24,10 @@ pub const CLIENT_MULTIPLICATION_CALM: f64 = 1.3;
 const CALM_FOR_S: f64 = 300.0;
 /// Share of each meter that must be free before the gate lets more through.
 const HEADROOM_FREE: f64 = 0.15;
+/// A step down has to prove itself for so long before the next: as long as the calm before the first.
+const BAKE_S: i64 = 300;
+/// Enforced share below which a step may go to nothing.
+const LAST_STEP: f64 = 0.25;
 /// Tries per original that count as capped: one retry.
 const CAPPED_ATTEMPTS_MAX: f64 = 2.0;
 /// Tries that one flip may add.
@@ -55,7 +61,11 @@ pub fn interlocks(
     if riskier(is_admission_strength) {
         guards.extend(match ill_gate(evidence) {
             Some(cause) if only_to_shadow(changes) => opening_an_ill_gate(&after, scopes, cause),
-            _ => lowering_admission(&after, scopes),
+            _ => {
+                let mut guards = lowering_admission(&after, scopes);
+                guards.extend(one_step_at_a_time(&after, evidence.now));
+                guards
+            }
         });
     }
     if riskier(|key| key.starts_with("retry.")) {
@@ -137,6 +147,46 @@ fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
         Some(bound) => ask(&Condition::at_most("queue_oldest_age_s", bound), scopes),
         None => Guard { text: "queue.max_age_s is not in the table".to_owned(), holds: None },
     });
+    guards
+}
+
+/// A rollback goes 1, 0.5, 0.25, 0, with time to see each step's effect, and switches off last.
+fn one_step_at_a_time(after: &After, now: Option<DateTime<Utc>>) -> Vec<Guard> {
+    const RATIO: &str = "admission.enforced_ratio";
+    let mut guards = Vec::new();
+    for change in after.changes.iter().filter(|change| change.direction == Direction::Riskier) {
+        match (change.key.as_str(), &change.from, &change.to) {
+            (RATIO, FlagValue::Number(from), FlagValue::Number(to)) => guards.push(Guard {
+                text: format!(
+                    "{RATIO} goes down by half a step, to 0 from {LAST_STEP}: {from} to {to}"
+                ),
+                holds: Some(*to >= from / 2.0 || *from <= LAST_STEP),
+            }),
+            ("admission.mode", ..) => guards.push(Guard {
+                text: format!(
+                    "{RATIO} is at most {LAST_STEP}, stored and effective: {}",
+                    after.shown(RATIO)
+                ),
+                holds: after.everywhere(
+                    RATIO,
+                    |value| matches!(value, FlagValue::Number(ratio) if *ratio <= LAST_STEP),
+                ),
+            }),
+            _ => {}
+        }
+    }
+    let last = [RATIO, "admission.mode"]
+        .into_iter()
+        .filter_map(|key| after.table.get(key)?.at.map(|at| (key, at)))
+        .max_by_key(|(_, at)| *at);
+    guards.extend(last.map(|(key, at)| {
+        let age = now.map(|now| (now - at).num_seconds().max(0));
+        let seen = age.map_or_else(|| "unknown".to_owned(), |age_s| format!("{age_s} s ago"));
+        Guard {
+            text: format!("the last step is {BAKE_S} s old or more: {key}, {seen}"),
+            holds: age.map(|age_s| age_s >= BAKE_S),
+        }
+    }));
     guards
 }
 
@@ -225,10 +275,11 @@ mod tests {
     use super::super::plan::{Terms, plan, wanted};
     use super::*;
     use crate::diagnosis::Verdict;
+    use chrono::TimeDelta;
 
     fn refused(words: &[&str], table: &FlagTable, scopes: &[Arc<Snapshot>]) -> Option<String> {
         let changes = wanted(words).expect("a test names real flags");
-        let evidence = Evidence { scopes, verdict: None };
+        let evidence = Evidence { scopes, verdict: None, now: None };
         let plan = plan("t", table, &changes, &evidence, Terms::default()).expect("a plan");
         plan.refused().map(|guard| guard.text.clone())
     }
@@ -237,7 +288,8 @@ mod tests {
     fn admission_goes_down_only_when_every_guard_holds() {
         let check = |name: &'static str, number: Option<f64>, expected: Option<&str>| {
             for down in ["admission.mode=off", "admission.mode=shadow"] {
-                let refused = refused(&[down], &table(&[]), &[calm_but(name, number)]);
+                let last = table(&[("admission.enforced_ratio", "0.25")]);
+                let refused = refused(&[down], &last, &[calm_but(name, number)]);
                 let matches = match (&refused, expected) {
                     (Some(text), Some(part)) => text.contains(part),
                     (None, None) => true,
@@ -278,6 +330,41 @@ mod tests {
     }
 
     #[test]
+    fn a_rollback_takes_half_steps_and_waits_after_each() {
+        let minutes_ago =
+            |minutes: i64| Some(DateTime::UNIX_EPOCH + TimeDelta::minutes(60 - minutes));
+        let refused = |change: &str, ratio: &str, changed_at| {
+            let mut table = table(&[("admission.enforced_ratio", ratio)]);
+            let flag = table.flags.iter_mut().find(|flag| flag.key == "admission.enforced_ratio");
+            flag.expect("in the table").at = changed_at;
+            let scopes = [calm_but("amplification", Some(1.0))];
+            let evidence = Evidence { scopes: &scopes, verdict: None, now: minutes_ago(0) };
+            let changes = wanted(&[change]).expect("a flag");
+            let plan = plan("t", &table, &changes, &evidence, Terms::default()).expect("a plan");
+            plan.refused().map(|guard| guard.text.clone())
+        };
+        for (change, ratio) in [
+            ("admission.enforced_ratio=0.5", "1"),
+            ("admission.enforced_ratio=0.25", "0.5"),
+            ("admission.enforced_ratio=0", "0.25"),
+            ("admission.mode=off", "0"),
+        ] {
+            assert_eq!(refused(change, ratio, minutes_ago(6)), None, "{change} from {ratio}");
+            let early = refused(change, ratio, minutes_ago(4)).expect("too early");
+            assert!(early.contains("300 s old or more") && early.ends_with("240 s ago"), "{early}");
+        }
+        for (change, ratio) in [
+            ("admission.enforced_ratio=0.25", "1"),
+            ("admission.enforced_ratio=0", "0.5"),
+            ("admission.mode=off", "1"),
+            ("admission.mode=shadow", "0.5"),
+        ] {
+            let text = refused(change, ratio, minutes_ago(60)).expect("a leap");
+            assert!(text.starts_with("admission.enforced_ratio "), "{change} from {ratio}: {text}");
+        }
+    }
+
+    #[test]
     fn an_ill_gate_is_opened_while_callers_repeat_and_never_above_the_quota() {
         let plan_of = |change: &str, cause: &str, standing, demand, overrides: &[(&str, &str)]| {
             let verdict = Verdict { cause: cause.to_owned(), standing, ..Verdict::empty() };
@@ -289,7 +376,7 @@ mod tests {
             ]);
             numbers.insert("tpm_demand_ratio", demand);
             let scopes = [scope(&numbers.into_iter().collect::<Vec<_>>())];
-            let evidence = Evidence { scopes: &scopes, verdict: Some(&verdict) };
+            let evidence = Evidence { scopes: &scopes, verdict: Some(&verdict), now: None };
             let changes = wanted(&[change]).expect("a flag");
             plan("t", &table(overrides), &changes, &evidence, Terms::default()).expect("a plan")
         };

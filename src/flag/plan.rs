@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use thiserror::Error;
 
 use crate::admission::{Direction, FlagDef, FlagError, FlagValue, PLANS, flag};
@@ -35,6 +36,8 @@ pub struct Evidence<'a> {
     pub scopes: &'a [Arc<Snapshot>],
     /// The verdict on top.
     pub verdict: Option<&'a Verdict>,
+    /// The calendar's time, to tell how old the last change is.
+    pub now: Option<DateTime<Utc>>,
 }
 
 /// What the person or the caller adds to a plan.
@@ -378,7 +381,7 @@ mod tests {
     use super::*;
     use crate::diagnosis::Standing;
 
-    const NOTHING: Evidence<'static> = Evidence { scopes: &[], verdict: None };
+    const NOTHING: Evidence<'static> = Evidence { scopes: &[], verdict: None, now: None };
 
     fn storm() -> FlagTable {
         table(&[("admission.mode", "off"), ("retry.owner", "client"), ("retry.max_attempts", "3")])
@@ -406,7 +409,7 @@ mod tests {
     #[test]
     fn contain_is_safe_and_says_why_and_whom() {
         let verdict = verdict("nested-retries", Standing::Confirmed);
-        let evidence = Evidence { scopes: &[], verdict: Some(&verdict) };
+        let evidence = Evidence { scopes: &[], verdict: Some(&verdict), now: None };
         let plan = named("contain", &storm(), &evidence, Terms::default()).expect("a plan");
         assert_eq!(
             changes(&plan),
@@ -505,7 +508,7 @@ mod tests {
     fn all_safe_leaves_a_gate_alone_that_refuses_wrongly() {
         for (standing, left_alone) in [(Standing::Confirmed, true), (Standing::Likely, false)] {
             let verdict = verdict("gate-refuses-wrongly", standing);
-            let evidence = Evidence { scopes: &[], verdict: Some(&verdict) };
+            let evidence = Evidence { scopes: &[], verdict: Some(&verdict), now: None };
             let plan = all_safe(&storm(), &evidence, Terms::default()).expect("a plan");
             let touches = plan.changes.iter().any(|change| change.key.starts_with("admission."));
             assert_eq!(touches, !left_alone, "{standing}");

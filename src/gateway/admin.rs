@@ -277,7 +277,7 @@ async fn plan(State(admin): Shared, headers: HeaderMap, body: String) -> Result<
     let table = FlagTable::from(admin.flags().table(&effective));
     let scopes: Vec<_> =
         admin.own().snapshots(admin.shell.now()).into_iter().map(Arc::new).collect();
-    let evidence = Evidence { scopes: &scopes, verdict: None };
+    let evidence = Evidence { scopes: &scopes, verdict: None, now: Some(Utc::now()) };
     let terms = Terms { reason: Some(body.reason), ttl_s: body.ttl_s, request_id: body.request_id };
     let name = wanted.first().map_or("", |change| change.key.as_str()).to_owned();
     let plan = flag::plan(&name, &table, &wanted, &evidence, terms).map_err(|error| {

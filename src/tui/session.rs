@@ -205,6 +205,7 @@ impl Wish {
         let evidence = Evidence {
             scopes: update.map_or(&[], |update| &update.observation.scopes),
             verdict: verdict.map(AsRef::as_ref),
+            now: update.map(|update| update.observation.wall),
         };
         let terms = Terms { request_id, ..Terms::default() };
         match &self.want {

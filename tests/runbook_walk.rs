@@ -132,6 +132,21 @@ fn flips_questions_and_skips_are_kept_with_their_names() {
 }
 
 #[test]
+fn a_flip_that_nobody_made_is_recorded_as_that() {
+    let diagnoser = diagnoser(&STORM);
+    let mut walk = Walk::start_in(runbook::embedded(), "nested-retries").expect("shipped");
+    assert!(walk.without("alice", diagnoser.facts(), at(60)).is_err(), "a question is no flip");
+    follow(&mut walk, diagnoser.facts());
+    walk.without("alice", diagnoser.facts(), at(61)).expect("a flip");
+    let step = walk.trail().last().expect("a step");
+    assert_eq!(
+        (&*step.answer, step.by.as_deref()),
+        ("retry.owner = gateway: not made", Some("alice"))
+    );
+    assert_eq!(position(&walk).1, "few-tries");
+}
+
+#[test]
 fn back_from_steps_that_are_all_gone_changes_nothing() {
     let diagnoser = diagnoser(&STORM);
     let mut walk = Walk::start_in(runbook::embedded(), "nested-retries").expect("shipped");

@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use support::{PERSON, SCOPE, at, wall, watched};
 use weir::diagnosis::{Diagnoser, Facts, Goto, Step};
 use weir::runbook::{self, Walk};
+use weir::tui::app::guide::Does;
 use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, update};
 use weir::tui::theme::{ASCII, Depth};
@@ -77,10 +78,8 @@ fn at_the_flip() -> Model {
     let mut model = model();
     keys(&mut model, "dl");
     for _ in 0..32 {
-        let plans = matches!(
-            model.choices().first().map(|choice| &choice.does),
-            Some(weir::tui::app::guide::Does::Plan { .. })
-        );
+        let plans =
+            matches!(model.choices().first().map(|choice| &choice.does), Some(Does::Plan { .. }));
         if plans {
             return model;
         }
@@ -105,6 +104,17 @@ fn enter_follows_the_evidence_to_a_plan_that_asks() {
     assert!(matches!(&wish.want, Want::Changes { changes, .. } if changes.len() == 1));
     assert!(matches!(model.mode(), Mode::Planning));
     insta::assert_snapshot!("guide-flip-80x24", screen(&at_the_flip(), 80, 24));
+}
+
+#[test]
+fn what_was_not_made_neither_worked_nor_failed() {
+    let mut model = at_the_flip();
+    let does: Vec<_> = model.choices().into_iter().map(|choice| choice.does).collect();
+    assert!(matches!(&does[..], [Does::Plan { .. }, Does::Without]), "{does:?}");
+    keys(&mut model, "j");
+    press(&mut model, KeyCode::Enter);
+    let step = guide(&model).trail().last().expect("a step");
+    assert!(step.answer.ends_with(": not made"), "{}", step.answer);
 }
 
 #[test]

@@ -134,6 +134,9 @@ const FROM_RECORDS: &[(&str, &str)] = &[
     ("retried_originals_share", "attempts_histogram"),
 ];
 
+/// A share above 1 by less than this is clamped without a word.
+const CLAMP_TOLD_FROM: f64 = 0.02;
+
 fn is_share(name: &str) -> bool {
     name.ends_with("_share") || name.ends_with("headroom")
 }
@@ -153,7 +156,10 @@ fn clamp(done: &mut Completed) {
         let lowest = if signed { f64::MIN } else { 0.0 };
         let clamped = number.clamp(lowest, highest);
         if (clamped - number).abs() > 1e-9 {
-            notes.push(format!("{name} was {number}: clamped to {clamped}"));
+            // Two counters of one scrape are a moment apart; that much is no news.
+            if (clamped - number).abs() > CLAMP_TOLD_FROM {
+                notes.push(format!("{name} was {number:.3}: clamped to {clamped}"));
+            }
             reading.value = Value::Number(clamped);
             reading.note = Some(Arc::from(format!("clamped from {number}")));
         }

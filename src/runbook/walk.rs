@@ -190,6 +190,19 @@ impl Walk {
         self.pass(words, &goto, facts, at, Some(by), false)
     }
 
+    /// Goes on from an action that nobody carried out.
+    ///
+    /// # Errors
+    /// [`Stuck`] when the node is no action.
+    pub fn without(&mut self, by: &str, facts: &Facts, at: Mono) -> Result<(), Stuck> {
+        let Some(View { offer: Offer::Flip { action, .. }, .. }) = self.view(facts) else {
+            return Err(self.wants("no action"));
+        };
+        let words = format!("{} = {}: not made", action.flag, action.set);
+        let goto = action.resolve(&action.failed).clone();
+        self.pass(words, &goto, facts, at, Some(by), false)
+    }
+
     /// Goes elsewhere than the evidence says, for a reason that is kept.
     ///
     /// # Errors

@@ -261,8 +261,10 @@ const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: fn(&Model) -> bool = |_| true;
 const MAY_CHANGE: fn(&Model) -> bool = |model| !model.read_only;
-const HAS_PLAN: fn(&Model) -> bool =
-    |model| !model.read_only && model.offer().is_some_and(|offer| !offer.is_in_force());
+const HAS_PLAN: fn(&Model) -> bool = |model| {
+    !model.read_only
+        && (model.offer().is_some_and(|offer| !offer.is_in_force()) || model.first_flip().is_some())
+};
 const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
 const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();

@@ -4,10 +4,23 @@
 //! plan then asks.
 
 use crate::admission::FlagValue;
-use crate::diagnosis::{Facts, Goto, Standing, Step, Truth, first_step};
+use crate::diagnosis::{Book, Facts, Goto, Node, Standing, Step, Truth, first_step};
 use crate::runbook::{Offer, Walk, is_open_answer};
 use crate::tui::app::Model;
 use crate::tui::session::Guidance;
+
+/// The flip that a runbook begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstFlip {
+    /// What it is for.
+    pub title: String,
+    /// The flag.
+    pub key: String,
+    /// Its value.
+    pub to: FlagValue,
+    /// Why it may not be made now.
+    pub refused: Option<String>,
+}
 
 /// One line to choose from at a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +53,8 @@ pub enum Does {
     },
     /// Says how the flip went.
     Acted(Truth),
+    /// Goes on without the flip.
+    Without,
 }
 
 impl Model {
@@ -72,7 +87,15 @@ impl Model {
             let (key, to) = (action.flag.clone(), action.set.clone());
             let so = if self.is_so(&key, &to) { ", which it is already" } else { "" };
             let say = format!("plan {key} = {to}{so}");
+            let is_made = self.flags.table.is_none() || self.is_so(&key, &to);
             choices.push(Choice { say, state: None, does: Does::Plan { key, to }, goto: None });
+            // What was not made has neither worked nor failed.
+            if !is_made {
+                let goto = Some(action.resolve(&action.failed).clone());
+                let say = "go on without this flip".to_owned();
+                choices.push(Choice { say, state: None, does: Does::Without, goto });
+                return choices;
+            }
         }
         for (place, fork) in why.forks.into_iter().enumerate() {
             let does = match &view.offer {
@@ -116,17 +139,28 @@ impl Model {
         })
     }
 
-    /// What the runbook of the verdict's cause has somebody do first on the evidence of now, in words;
-    /// `None` where the cause is not likely at least.
+    /// Where the runbook of the verdict's cause needs somebody first on the evidence of now; `None`
+    /// where the cause is not likely at least.
     #[must_use]
-    pub fn first_step(&self) -> Option<String> {
+    pub fn first_node(&self) -> Option<(&Book, &Node)> {
         let verdict = self.verdict().filter(|verdict| verdict.standing >= Standing::Likely)?;
         let library = &self.guidance()?.library;
         let is_so = |key: &str, to: &FlagValue| self.is_so(key, to);
-        let (_, node) = first_step(library, &verdict.cause, self.facts()?, is_so)?;
-        Some(match &node.step {
-            Step::Action(action) => format!("{} ({} = {})", node.title, action.flag, action.set),
-            _ => node.title.clone(),
+        first_step(library, &verdict.cause, self.facts()?, is_so)
+    }
+
+    /// The flip that comes first, if a flip does.
+    #[must_use]
+    pub fn first_flip(&self) -> Option<FirstFlip> {
+        let (book, node) = self.first_node()?;
+        let Step::Action(action) = &node.step else { return None };
+        let guard = self.facts()?.truth(&book.id, &action.guard);
+        let refused = action.refusal(guard, |key, value| self.is_so(key, value));
+        Some(FirstFlip {
+            title: node.title.clone(),
+            key: action.flag.clone(),
+            to: action.set.clone(),
+            refused: refused.map(|why| why.to_string()),
         })
     }
 

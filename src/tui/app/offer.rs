@@ -30,10 +30,21 @@ impl Offer {
 }
 
 impl Model {
-    /// The plan that the verdict offers.
+    /// The plan that the verdict offers, or the one that its runbook's first flip is a part of: such a
+    /// flip does little without the others.
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
-        self.offer_of(self.verdict()?.plan.as_deref()?)
+        if let Some(name) = self.verdict()?.plan.as_deref() {
+            return self.offer_of(name);
+        }
+        let flip = self.first_flip()?;
+        let is_part = |plan: &&NamedPlan| {
+            plan.changes.iter().any(|(key, value)| {
+                *key == flip.key
+                    && flag(key).and_then(|def| def.parse(value)) == Ok(flip.to.clone())
+            })
+        };
+        self.offer_of(PLANS.iter().find(is_part)?.name)
     }
 
     /// One of the plans that ship with weir, against the table that was read last.

@@ -218,8 +218,12 @@ fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);
     content.extend(alive.take(8).map(|other| {
         let feeds = role_words(other.role);
-        let counts =
-            format!("{} for, {} against{feeds}", other.evidence_for, other.evidence_against);
+        let (of, against) = (other.evidence_for, other.evidence_against);
+        let counts = if other.standing == Standing::Likely && of == 0 {
+            format!("holds, not yet for long enough{feeds}")
+        } else {
+            format!("{of} for, {against} against{feeds}")
+        };
         cause_line(&other.cause, other.standing, &counts, look)
     }));
     content

@@ -133,7 +133,7 @@ fn ways(choices: &[Choice], cursor: usize, look: &Appearance, area: Rect, buf: &
         let offered = match &choice.does {
             Does::Advance => " << the evidence",
             Does::Plan { .. } => " (a plan, which asks)",
-            Does::Skip | Does::Answer(_) | Does::Acted(_) => "",
+            Does::Skip | Does::Answer(_) | Does::Acted(_) | Does::Without => "",
         };
         let state = choice.state.map(|state| format!(" [{state}]")).unwrap_or_default();
         let mark = if index == cursor { '>' } else { ' ' };

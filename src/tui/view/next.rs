@@ -7,7 +7,7 @@ use crate::tui::app::headline::Headline;
 use crate::tui::app::offer::Offer;
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{cut_words, factor, percent, rate, seconds};
+use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds};
 
 /// p95 of admitted requests above which a queue that stands is too patient.
 const PATIENT_ABOVE_S: f64 = 5.0;
@@ -16,9 +16,6 @@ const STANDS_FROM: f64 = 1.0;
 
 /// What the line begins with.
 const HEAD: &str = " next: ";
-
-/// What comes before the first step of a runbook.
-const FIRST: &str = "  first: ";
 
 /// The line of every screen.
 pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
@@ -41,7 +38,7 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
             spans.push(key("d", look));
             spans.push(Span::raw(" diagnose: the verdict does not fit the numbers"));
         }
-        (_, State::Ok) => spans.push(Span::raw("nothing to do")),
+        (_, State::Ok) => spans.push(Span::raw(calm(model))),
         (_, State::Unknown) => {
             spans.extend([key("d", look), Span::raw(" diagnose: see what is missing")]);
         }
@@ -65,6 +62,8 @@ fn key(text: &'static str, look: &Appearance) -> Span<'static> {
 
 fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>> {
     let offer = model.offer().filter(|_| !model.read_only);
+    let flip = model.first_flip().filter(|flip| flip.refused.is_none());
+    let offer = offer.filter(|offer| !offer.is_in_force() || flip.is_none());
     if let Some(offer) = offer.filter(Offer::is_in_force) {
         let strong = Span::styled(offer.plan.name, look.style(Role::Strong));
         return vec![strong, Span::raw(format!(" applied, watching: {}", watched(model)))];
@@ -85,14 +84,27 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         if used + HEAD.len() <= width {
             spans.extend(plan);
         }
-    } else if let Some(first) = model.first_step() {
+    } else if let Some((how, first)) = first_step(model) {
         let used: usize = spans.iter().map(Span::width).sum();
-        let room = width.saturating_sub(used + HEAD.len() + FIRST.len());
-        spans.push(Span::raw(FIRST));
+        let room = width.saturating_sub(used + HEAD.len() + how.len());
+        spans.push(Span::raw(how));
         let first = cut_words(&first, room, look.glyphs.ellipsis);
         spans.push(Span::styled(first, look.style(Role::Strong)));
     }
     spans
+}
+
+/// How to get at the first step of the cause's runbook, and the step.
+fn first_step(model: &Model) -> Option<(&'static str, String)> {
+    if let Some(flip) = model.first_flip() {
+        let step = format!("{} = {}: {}", flip.key, flip.to, flip.title);
+        let is_open = flip.refused.is_none() && !model.read_only;
+        return Some((if is_open { "  first (d, Enter): " } else { "  first (d, l): " }, step));
+    }
+    // The owner is named in front already.
+    let is_said = model.verdict().is_some_and(|verdict| verdict.pages_owner);
+    let (_, node) = model.first_node().filter(|_| !is_said)?;
+    Some(("  first (d, l): ", node.title.clone()))
 }
 
 /// The numbers in which a plan that was applied shows.
@@ -106,6 +118,20 @@ fn watched(model: &Model) -> String {
         number("provider_429_rps", rate),
         number("served_share", percent)
     )
+}
+
+/// All is well; and what holds it that way, which somebody has to take back or write down.
+fn calm(model: &Model) -> String {
+    let flags = model.flags.table.as_ref().map_or(&[][..], |table| &table.flags);
+    let mut flipped = flags.iter().filter(|flag| flag.stored() != &flag.base);
+    let Some(first) = flipped.next() else { return "nothing to do".to_owned() };
+    let until =
+        first.expires.map_or_else(String::new, |at| format!(" until {}", clock(at, model.zone)));
+    let more = match flipped.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("nothing now; flips are in place: {} = {}{until}{more} (f)", first.key, first.stored())
 }
 
 /// Shedding is what the gate is for; only a queue that stands too long is worth a flip.
@@ -128,7 +154,9 @@ pub fn of_diagnosis(
     width: usize,
 ) -> Line<'static> {
     let mut spans = vec![Span::styled(HEAD, look.style(Role::Dim))];
-    let text = match model.offer() {
+    let flip = model.first_flip().filter(|flip| flip.refused.is_none() && !model.read_only);
+    let offer = model.offer().filter(|offer| !offer.is_in_force() || flip.is_none());
+    let text = match offer {
         Some(offer) if offer.is_in_force() => {
             spans.push(Span::styled(offer.plan.name, look.style(Role::Strong)));
             format!(" applied, watching: {}", watched(model))
@@ -141,7 +169,7 @@ pub fn of_diagnosis(
         }
         Some(offer) => format!("plan {} (this session is read-only)", offer.plan.name),
         None => match State::of(verdict) {
-            State::Ok => "nothing to do".to_owned(),
+            State::Ok => calm(model),
             State::Contained => contained(model),
             State::Unknown if verdict.cause == "insufficient-evidence" => {
                 "get the missing signals; nothing is offered on a guess".to_owned()
@@ -151,11 +179,16 @@ pub fn of_diagnosis(
                     let page = format!("{}, then ", model.owners.page(&verdict.scope));
                     spans.push(Span::styled(page, look.style(Role::Strong)));
                 }
-                spans.push(key("l", look));
-                let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
-                match model.first_step() {
-                    Some(first) => format!(" walk {runbook}, first: {first}"),
-                    None => format!(" walk {runbook}, step by step"),
+                if let Some(flip) = flip {
+                    spans.push(key("Enter", look));
+                    format!(" plan {} = {}: {}", flip.key, flip.to, flip.title)
+                } else {
+                    spans.push(key("l", look));
+                    let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
+                    match model.first_node() {
+                        Some((_, node)) => format!(" walk {runbook}, first: {}", node.title),
+                        None => format!(" walk {runbook}, step by step"),
+                    }
                 }
             }
         },

@@ -73,6 +73,17 @@ pub fn observe(model: &mut Model, now: Mono) {
     }
 }
 
+/// Plans the flip that the runbook of the cause begins with.
+pub fn plan_first(model: &mut Model) -> Vec<Effect> {
+    let Some(flip) = model.first_flip() else { return Vec::new() };
+    if let Some(why) = flip.refused {
+        toast(model, Role::Warn, why);
+        return Vec::new();
+    }
+    let changes = vec![Change { key: flip.key.clone(), to: Some(flip.to) }];
+    dialog::wish(model, Want::Changes { name: flip.key, changes })
+}
+
 /// Puts the cursor on what the evidence offers.
 fn rest(model: &mut Model) {
     let offered = model.offered();
@@ -130,6 +141,9 @@ pub fn take(model: &mut Model, now: Mono) -> Vec<Effect> {
         }
         Does::Acted(Truth::True) if choice.state != Some(Truth::True.word()) => {
             toast(model, Role::Warn, "its effect does not show yet; s goes on with a reason");
+        }
+        Does::Without => {
+            change(model, |walk, facts, person| walk.without(person, facts, now));
         }
         Does::Acted(worked) => {
             change(model, |walk, facts, person| walk.acted(worked, person, facts, now));

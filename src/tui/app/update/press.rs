@@ -135,7 +135,10 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Last => scroll(model, &|_, last| last),
         Action::TakePlan => {
             let offer = model.offer();
-            return offer.map_or_else(Vec::new, |offer| dialog::named(model, offer.plan.name));
+            return match offer.filter(|offer| !offer.is_in_force()) {
+                Some(offer) => dialog::named(model, offer.plan.name),
+                None => guide::plan_first(model),
+            };
         }
         Action::Contain => return dialog::named(model, "contain"),
         Action::AllSafe => return dialog::wish(model, Want::AllSafe),

@@ -5,11 +5,12 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{shown, text, title};
+use crate::admission::FlagValue;
 use crate::signal::Value;
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
-use crate::tui::view::format::{count, seconds, span};
+use crate::tui::view::format::{count, cut, seconds, span};
 use crate::tui::view::widgets::{lines, panel};
 
 /// Who waits, for how long against the deadline, the permits and the breaker.
@@ -81,6 +82,11 @@ fn lane(
 }
 
 fn breaker(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    let is_off = model.flags.table.as_ref().and_then(|table| table.get("breaker.enabled"));
+    if is_off.is_some_and(|flag| *flag.stored() == FlagValue::Bool(false)) {
+        let text = format!(" breaker {} OFF by flag: nothing is held back", look.mark(Role::Warn));
+        return Line::styled(cut(&text, width, look.glyphs.ellipsis), look.style(Role::Warn));
+    }
     let (word, role) = match model.signal("breaker.state") {
         Shown::Known { value: Value::Text(state), .. } => match state.as_str() {
             "closed" => ("closed", Role::Ok),

@@ -28,6 +28,8 @@ const HEADROOM_FREE: f64 = 0.15;
 const BAKE_S: i64 = 300;
 /// Enforced share below which a step may go to nothing.
 const LAST_STEP: f64 = 0.25;
+/// Share of the token meter that stands in for a demand that is not known.
+const HALF_FREE: f64 = 0.5;
 /// Tries per original that count as capped: one retry.
 const CAPPED_ATTEMPTS_MAX: f64 = 2.0;
 /// Tries that one flip may add.
@@ -99,8 +101,20 @@ fn opening_an_ill_gate(after: &After, scopes: &[Arc<Snapshot>], cause: &str) -> 
         holds: Some(true),
     }];
     guards.extend(retries_are_capped(after));
-    guards.extend(demand_is_below_quota(scopes));
+    guards.push(tokens_fit(scopes));
+    guards.push(ask(&Condition::below("rpm_demand_ratio", DEMAND_WHOLE), scopes));
     guards
+}
+
+/// How large requests are is not known while a gate lets none through; a meter that is half free is
+/// then what there is.
+fn tokens_fit(scopes: &[Arc<Snapshot>]) -> Guard {
+    let asked_for = ask(&Condition::below("tpm_demand_ratio", DEMAND_WHOLE), scopes);
+    if asked_for.holds.is_some() {
+        return asked_for;
+    }
+    let free = ask(&Condition::above("tpm_headroom", HALF_FREE), scopes);
+    Guard { text: format!("{}, in place of {}", free.text, asked_for.text), holds: free.holds }
 }
 
 fn demand_is_below_quota(scopes: &[Arc<Snapshot>]) -> impl Iterator<Item = Guard> {
@@ -388,6 +402,21 @@ mod tests {
             assert!(!refused(shadow, cause, Standing::Confirmed, 0.4, &[]), "{cause}");
         }
         let cause = GATE_IS_ILL[1];
+        let nothing_passes = |headroom: f64| {
+            let scopes = [scope(&[("tpm_headroom", headroom), ("rpm_demand_ratio", 0.4)])];
+            let verdict = Verdict {
+                cause: cause.to_owned(),
+                standing: Standing::Confirmed,
+                ..Verdict::empty()
+            };
+            let evidence = Evidence { scopes: &scopes, verdict: Some(&verdict), now: None };
+            let changes = wanted(&[shadow]).expect("a flag");
+            let plan = plan("t", &table(&[]), &changes, &evidence, Terms::default());
+            plan.expect("a plan").refused().map(|guard| guard.text.clone())
+        };
+        assert_eq!(nothing_passes(0.9), None, "sizes are not known, the meter is free");
+        let text = nothing_passes(0.4).expect("half of it is in use");
+        assert!(text.starts_with("tpm_headroom > 0.5: 0.40, in place of tpm_demand"), "{text}");
         assert!(refused(shadow, cause, Standing::Likely, 0.4, &[]), "not proven");
         assert!(refused(shadow, "nested-retries", Standing::Confirmed, 0.4, &[]), "a sound gate");
         assert!(refused(shadow, cause, Standing::Confirmed, 1.1, &[]), "more than the quota");

@@ -183,7 +183,7 @@ pub fn plan(
         guards: interlocks(&changes, table, evidence),
         reach: reach(&changes, table, evidence.scopes),
         reason: terms.reason.unwrap_or_else(|| evidence.verdict.map_or_else(String::new, reason)),
-        verify: Verify::of_changes(&changes, Mono::START).text(),
+        verify: Verify::of_changes(&changes, Mono::START).planned(evidence.scopes),
         ttl_s: None,
         // A timer may only ever lead toward the safe end; elsewhere it reminds.
         on_expire: if timer_is_safe { OnExpire::Revert } else { OnExpire::Remind },

@@ -107,6 +107,17 @@ impl Verify {
         }
     }
 
+    /// What is checked, in words, before anything is done: what holds already proves nothing later.
+    #[must_use]
+    pub(super) fn planned(&self, scopes: &[Arc<Snapshot>]) -> String {
+        let is_reached = self.goal == Goal::Reach && !self.conditions.is_empty();
+        let holds = all(self.conditions.iter().map(|condition| condition.ask(scopes).holds));
+        if is_reached && holds == Some(true) {
+            return format!("{}; it holds already, so look at who is served", self.text());
+        }
+        self.text()
+    }
+
     /// What is checked, in words.
     #[must_use]
     pub fn text(&self) -> String {
@@ -240,7 +251,7 @@ fn condition(change: &PlannedChange) -> Option<Condition> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{scope, table};
+    use super::super::fixture::{calm_but, scope, table};
     use super::super::plan::{Evidence, Terms, plan, wanted};
     use super::*;
 
@@ -270,6 +281,20 @@ mod tests {
     }
 
     const OFF: &[(&str, &str)] = &[("admission.mode", "off")];
+
+    #[test]
+    fn a_check_that_holds_before_the_flip_says_so() {
+        let off = table(&[("admission.mode", "off")]);
+        let words = |number| {
+            let scopes = [calm_but("amplification", number)];
+            let evidence = Evidence { scopes: &scopes, ..Evidence::default() };
+            let changes = wanted(&["admission.mode=enforce"]).expect("a flag");
+            plan("t", &off, &changes, &evidence, Terms::default()).expect("a plan").verify
+        };
+        assert!(words(Some(1.0)).ends_with("it holds already, so look at who is served"));
+        assert!(!words(Some(2.0)).contains("already"));
+        assert!(!words(None).contains("already"), "unknown is not so");
+    }
 
     #[test]
     fn a_cure_must_hold_without_a_break() {

@@ -112,19 +112,18 @@ fn clients_role(model: &Model) -> Role {
     }
 }
 
-/// Whether the gate decides, in a word. What passes an open breaker, or a gate that does not answer,
-/// is nothing to be calm about.
+/// Whether the gate decides, in a word: a breaker that is open holds nothing back while it does not.
 fn gate_word(model: &Model) -> (String, Role) {
     if model.is_gateway_down() {
         return ("gate ? (down)".to_owned(), Role::Unknown);
     }
-    if model.word("breaker.state") == Some("open") {
-        return ("breaker OPEN".to_owned(), Role::Crit);
-    }
+    let is_open = model.word("breaker.state") == Some("open");
     let Some(flag) = model.flag("admission.mode") else {
-        return ("gate ?".to_owned(), Role::Unknown);
+        let unknown = ("gate ?".to_owned(), Role::Unknown);
+        return if is_open { ("breaker OPEN".to_owned(), Role::Crit) } else { unknown };
     };
     match flag.effective.values().next().unwrap_or(flag.stored()).to_string().as_str() {
+        "enforce" if is_open => ("breaker OPEN".to_owned(), Role::Crit),
         "enforce" => ("gate ENFORCE".to_owned(), Role::Ok),
         "shadow" => ("gate SHADOW".to_owned(), Role::Warn),
         "off" => ("gate OFF".to_owned(), Role::Warn),

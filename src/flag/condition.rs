@@ -94,7 +94,13 @@ impl Condition {
     /// Asks every scope. No scope at all is unknown.
     #[must_use]
     pub fn ask(&self, scopes: &[Arc<Snapshot>]) -> Finding {
-        let answers: Vec<Finding> = scopes.iter().map(|scope| self.ask_one(scope)).collect();
+        self.ask_of_last(scopes, AGE_S_MAX)
+    }
+
+    /// The same, of readings that may be so old: where nothing new can be heard.
+    pub(super) fn ask_of_last(&self, scopes: &[Arc<Snapshot>], age_s_max: f64) -> Finding {
+        let answers: Vec<Finding> =
+            scopes.iter().map(|scope| self.ask_one(scope, age_s_max)).collect();
         let holds = all(answers.iter().map(|finding| finding.holds));
         let decisive =
             answers.into_iter().zip(scopes).find(|(finding, _)| finding.holds == holds).map(
@@ -109,7 +115,7 @@ impl Condition {
         }
     }
 
-    fn ask_one(&self, scope: &Snapshot) -> Finding {
+    fn ask_one(&self, scope: &Snapshot, age_s_max: f64) -> Finding {
         let unknown = |seen: String| Finding { holds: None, seen };
         let Some(reading) = scope.get(self.signal) else {
             let why = scope.absent.get(self.signal).map_or("no data", String::as_str);
@@ -118,10 +124,15 @@ impl Condition {
         let Some(value) = reading.value.as_number() else {
             return unknown("unknown, not a number".to_owned());
         };
-        if reading.age_s > AGE_S_MAX {
+        if reading.age_s > age_s_max {
             return unknown(format!("unknown, {value:.2} is {:.0} s old", reading.age_s));
         }
-        Finding { holds: self.decide(value, reading), seen: format!("{value:.2}") }
+        let old = if reading.age_s > AGE_S_MAX {
+            format!(", {:.0} s ago", reading.age_s)
+        } else {
+            String::new()
+        };
+        Finding { holds: self.decide(value, reading), seen: format!("{value:.2}{old}") }
     }
 
     fn decide(&self, value: f64, reading: &Reading) -> Option<bool> {

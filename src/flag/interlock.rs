@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::admission::{Direction, FlagValue};
-use crate::diagnosis::{Standing, complete};
+use crate::diagnosis::{STALE_AFTER_S, Standing, complete};
 use crate::signal::Snapshot;
 
 use super::condition::{Condition, all};
@@ -102,18 +102,18 @@ fn opening_an_ill_gate(after: &After, scopes: &[Arc<Snapshot>], cause: &str) -> 
     }];
     guards.extend(retries_are_capped(after));
     guards.push(tokens_fit(scopes));
-    guards.push(ask(&Condition::below("rpm_demand_ratio", DEMAND_WHOLE), scopes));
+    guards.push(ask_of_last(&Condition::below("rpm_demand_ratio", DEMAND_WHOLE), scopes));
     guards
 }
 
-/// How large requests are is not known while a gate lets none through; a meter that is half free is
-/// then what there is.
+/// How large requests are is not known while a gate lets none through; a meter that was half free when
+/// the provider last answered is then what there is. Since then it was filled up and not used, by us.
 fn tokens_fit(scopes: &[Arc<Snapshot>]) -> Guard {
     let asked_for = ask(&Condition::below("tpm_demand_ratio", DEMAND_WHOLE), scopes);
     if asked_for.holds.is_some() {
         return asked_for;
     }
-    let free = ask(&Condition::above("tpm_headroom", HALF_FREE), scopes);
+    let free = ask_of_last(&Condition::above("tpm_headroom", HALF_FREE), scopes);
     Guard { text: format!("{}, in place of {}", free.text, asked_for.text), holds: free.holds }
 }
 
@@ -237,6 +237,12 @@ fn quota_known(scopes: &[Arc<Snapshot>]) -> Guard {
 
 fn ask(condition: &Condition, scopes: &[Arc<Snapshot>]) -> Guard {
     let finding = condition.ask(scopes);
+    Guard { text: format!("{condition}: {}", finding.seen), holds: finding.holds }
+}
+
+/// A gate that lets nothing through hears nothing new of limits and meters.
+fn ask_of_last(condition: &Condition, scopes: &[Arc<Snapshot>]) -> Guard {
+    let finding = condition.ask_of_last(scopes, STALE_AFTER_S);
     Guard { text: format!("{condition}: {}", finding.seen), holds: finding.holds }
 }
 
@@ -415,6 +421,20 @@ mod tests {
             plan.expect("a plan").refused().map(|guard| guard.text.clone())
         };
         assert_eq!(nothing_passes(0.9), None, "sizes are not known, the meter is free");
+        let of_old = |age_s: f64| {
+            let mut last =
+                Snapshot::clone(&scope(&[("tpm_headroom", 0.9), ("rpm_demand_ratio", 0.4)]));
+            for reading in last.signals.values_mut() {
+                reading.age_s = age_s;
+            }
+            opening_an_ill_gate(
+                &After { changes: &[], table: &table(&[]) },
+                &[Arc::new(last)],
+                cause,
+            )
+        };
+        assert!(of_old(250.0).iter().all(|guard| guard.holds == Some(true)), "{:?}", of_old(250.0));
+        assert!(of_old(301.0).iter().any(|guard| guard.holds.is_none()), "too long ago");
         let text = nothing_passes(0.4).expect("half of it is in use");
         assert!(text.starts_with("tpm_headroom > 0.5: 0.40, in place of tpm_demand"), "{text}");
         assert!(refused(shadow, cause, Standing::Likely, 0.4, &[]), "not proven");

@@ -174,10 +174,13 @@ proptest! {
         let run = plan.play();
         let interactive = served(&run, |charge| charge.lane == Lane::Interactive);
         let asked = offered(&run, Lane::Interactive);
-        // Few arrivals are far from their mean now and then: no world for this claim.
-        prop_assume!(asked <= 0.6 * served(&run, |_| true));
-        prop_assert!(interactive >= asked * 0.9, "people got {interactive} of {asked}");
+        // Few arrivals are far from their mean now and then: what is due to people is what they ask for,
+        // up to that half and a bit.
+        let half = 0.6 * served(&run, |_| true);
+        let due = asked.min(half) * 0.9;
+        prop_assert!(interactive >= due, "people got {interactive} of {asked}, {due} are due");
         let batch = served(&run, |charge| charge.lane == Lane::Batch);
-        prop_assert!(batch >= interactive * 0.3, "batch work got {batch} beside {interactive}");
+        let is_left = asked <= half;
+        prop_assert!(!is_left || batch >= interactive * 0.3, "batch got {batch} of {interactive}");
     }
 }

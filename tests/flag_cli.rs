@@ -9,6 +9,7 @@ use std::path::Path;
 use fake_admin::{Fake, TOKEN};
 use serde_json::Value;
 use tokio::process::Command;
+use weir::diagnosis::snapshot_from_json;
 
 /// A finished run.
 struct Ran {
@@ -86,6 +87,36 @@ async fn contain_from_a_script_and_its_traces() {
     let audit = shell.weir(&["audit", "verify"]).await;
     assert_eq!(audit.code, Some(1));
     assert!(audit.err.contains("journal.jsonl, line 1:"), "{}", audit.err);
+}
+
+#[tokio::test]
+async fn an_ill_gate_is_opened_from_a_shell_too_and_all_safe_leaves_it_alone() {
+    let shell = Shell::new().await;
+    let set = async |change: &str| {
+        shell.weir(&["flag", "set", change, "--reason", "storm", "--yes"]).await.code
+    };
+    assert_eq!(set("contain").await, Some(0));
+    let shadow = ["flag", "plan", "admission.mode=shadow", "--json"];
+    let refused = |ran: &Ran| ran.json()["refused"].as_str().map(str::to_owned);
+    assert!(refused(&shell.weir(&shadow).await).is_some(), "nothing says that the gate is ill");
+    let ill = serde_json::json!({
+        "window_s": 10, "originals_rps": 25, "offered_rps": 60, "attempts_rps": 2, "success_rps": 2,
+        "provider_429_rps": 0, "provider_503_rps": 0, "shed_rps": 58, "rpm_limit": 6000,
+        "error_codes": { "gate:weir_concurrency": 290 }, "inflight_gauge": 31,
+        "inflight_limit": 32, "inflight_actual": 3, "tpm_headroom": 0.9, "rpm_headroom": 0.95,
+    });
+    let ill = snapshot_from_json(ill.as_object().expect("an object"), "gateway").0;
+    shell.fake.give(&ill);
+    let plan = shell.weir(&shadow).await;
+    assert_eq!(refused(&plan), None, "{}", plan.out);
+    assert!(
+        plan.out.contains("our own gate is the confirmed refuser: leaked-permits"),
+        "{}",
+        plan.out
+    );
+    let safe = shell.weir(&["flag", "safe", "--yes"]).await;
+    assert_eq!(safe.code, Some(0), "{}", safe.err);
+    assert!(safe.out.contains("(the gate itself refuses)"), "{}", safe.out);
 }
 
 #[tokio::test]

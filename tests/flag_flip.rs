@@ -97,6 +97,7 @@ impl Store for Lossy {
 
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
         note(&self.trace, "send");
+        assert_eq!(author.anchor.as_deref(), Some(ANCHOR), "the store is asked to keep it");
         let mut table = self.table.lock().expect("unpoisoned");
         if table.revision != plan.revision {
             let current = table.clone();
@@ -135,10 +136,10 @@ struct Log {
 }
 
 impl FlipLog for Log {
-    fn intent(&self, intent: &Intent) -> Result<(), String> {
+    fn intent(&self, intent: &Intent) -> Result<Option<String>, String> {
         assert_eq!(intent.changes.len(), 1);
         note(&self.trace, "intent");
-        self.written("intent")
+        self.written("intent").map(|()| Some(ANCHOR.to_owned()))
     }
 
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
@@ -147,6 +148,9 @@ impl FlipLog for Log {
         self.written("conclusion")
     }
 }
+
+/// Where the log says that it stands.
+const ANCHOR: &str = "journal:1:hash";
 
 impl Log {
     fn written(&self, what: &str) -> Result<(), String> {

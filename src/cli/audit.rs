@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use color_eyre::eyre::eyre;
 use serde_json::json;
 
 use super::{flag, out};
 use crate::flag::Store;
-use crate::incident;
+use crate::incident::{self, Anchor};
 
 /// The journal of flips and incidents.
 #[derive(Debug, clap::Args)]
@@ -63,8 +64,14 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
     let kept = match &gateway {
         Some(url) => {
             let events = flag::admin(url, token_file.as_deref())?.events(0).await?;
-            let anchors = events.iter().filter_map(|event| event.anchor.as_ref()?.parse().ok());
-            Some(incident::check_anchors(&path, &anchors.collect::<Vec<_>>())?)
+            let told = events.iter().filter_map(|event| event.anchor.as_ref());
+            let read = |text: &String| {
+                let why = "write the gateway's events down, they are evidence";
+                Anchor::parse(text)
+                    .ok_or_else(|| eyre!("`{text}` is no anchor of a journal; {why}"))
+            };
+            let anchors = told.map(read).collect::<Result<Vec<_>, _>>()?;
+            Some(incident::check_anchors(&path, &anchors)?)
         }
         None => None,
     };
@@ -80,6 +87,7 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         "anchored": anchored,
         "gateway": kept.as_ref().map(|kept| json!({
             "held": kept.held,
+            "others": kept.others,
             "lost": kept.lost.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })),
     });
@@ -95,7 +103,11 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         lines.extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
         if let Some(kept) = &kept {
             lines.push(match (kept.held, kept.lost.first()) {
-                (0, None) => "the gateway has no flip of this journal to compare with".to_owned(),
+                (0, None) => format!(
+                    "the gateway has no flip of this journal, and {} of others: it is not the one \
+                     that they were made with, or nothing was flipped from here",
+                    kept.others
+                ),
                 (held, None) => {
                     format!("the gateway has {held} of its flips, all are in the chain")
                 }

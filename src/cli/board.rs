@@ -12,7 +12,7 @@ use crate::flag::{
     Unsettled, carry_out, on_disk,
 };
 use crate::incident::recording::{Tape, Told};
-use crate::incident::{Diagnoses, Event, Journal, default_path};
+use crate::incident::{Anchor, Diagnoses, Event, Journal, default_path};
 use crate::ingest::{Alerts, Observation};
 use crate::tui::{Answer, Backfill, Entry, Guidance, Port, Update, Wish};
 
@@ -107,27 +107,23 @@ struct Log {
 }
 
 impl Log {
-    fn append(&self, event: Event) -> Result<(), String> {
+    fn append(&self, event: Event) -> Result<Anchor, String> {
         let now = Utc::now();
-        self.journal.append(&event, now).map_err(|error| error.to_string())?;
+        let anchor = self.journal.append(&event, now).map_err(|error| error.to_string())?;
         if let Some(tape) = &self.tape {
             tape.tell(Told::Journal(event), now);
         }
-        Ok(())
+        Ok(anchor)
     }
 }
 
 impl FlipLog for Log {
-    fn intent(&self, intent: &Intent) -> Result<(), String> {
-        self.append(intent.into())
+    fn intent(&self, intent: &Intent) -> Result<Option<String>, String> {
+        self.append(intent.into()).map(|anchor| Some(anchor.to_string()))
     }
 
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
-        self.append(conclusion.into())
-    }
-
-    fn anchor(&self) -> Option<String> {
-        self.journal.anchor().map(|anchor| anchor.to_string())
+        self.append(conclusion.into()).map(drop)
     }
 }
 
@@ -241,7 +237,7 @@ impl Port for Desk {
                     Event::Verify { request_id, plan, state: state.to_owned(), why }
                 }
             };
-            journal?.append(event)
+            journal?.append(event).map(drop)
         }))
     }
 }

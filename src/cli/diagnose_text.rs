@@ -133,11 +133,14 @@ fn next_step(verdict: &Verdict, library: &Library) -> String {
     if let Some(plan) = &verdict.plan {
         return format!("plan {plan} (weir flag plan {plan})");
     }
-    let first = verdict
-        .runbook
-        .as_deref()
-        .and_then(|id| library.book(id))
-        .and_then(|book| Some((book, book.node(&book.entry)?)));
+    let begin = |id: &String| library.book(id).map(|book| (book, &book.entry));
+    let named = verdict.first.as_ref().map(|first| (library.book(&first.runbook), &first.node));
+    let first = match named {
+        Some((book, node)) => book.map(|book| (book, node)),
+        // What is not likely has no first step; its runbook begins with a question all the same.
+        None => verdict.runbook.as_ref().and_then(begin),
+    };
+    let first = first.and_then(|(book, node)| Some((book, book.node(node)?)));
     let calm = verdict.cause == HEALTHY || verdict.cause == INSUFFICIENT;
     match first {
         Some((book, node)) => match &node.step {

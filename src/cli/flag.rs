@@ -11,12 +11,14 @@ use serde_json::json;
 
 use super::out::{self, OutputError};
 use super::{actor, flag_text};
+use crate::diagnosis::{Verdict, diagnose_once, worst_first};
 use crate::flag::wire::{EventRow, EventsBody, PlanBody, TableBody};
 use crate::flag::{
     self, Author, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Plan,
     PlanError, Revision, Store, Terms, Token, WeirAdmin,
 };
 use crate::incident::{self, Journal};
+use crate::runbook;
 use std::time::Duration;
 
 use crate::signal::{Snapshot, parse_duration};
@@ -207,6 +209,8 @@ struct Session {
     store: Arc<WeirAdmin>,
     table: FlagTable,
     scopes: Vec<Arc<Snapshot>>,
+    /// The worst that the gateway's own signals show.
+    verdict: Option<Verdict>,
     events: Vec<flag::FlagEvent>,
     json: bool,
 }
@@ -232,17 +236,21 @@ impl Session {
             out::note(format_args!("weir: guards cannot be told: {error}"));
             Vec::new()
         });
-        Ok(Self { store, table, scopes, events: Vec::new(), json })
+        let library = runbook::embedded();
+        let verdicts = scopes.iter().map(|scope| diagnose_once(&library, scope));
+        let verdict = verdicts.min_by(worst_first);
+        Ok(Self { store, table, scopes, verdict, events: Vec::new(), json })
     }
 
     fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
-        let evidence =
-            Evidence { scopes: &self.scopes, verdict: None, now: Some(chrono::Utc::now()) };
-        let terms = Terms {
-            reason: terms.reason.clone(),
-            ttl_s: terms.ttl,
-            request_id: uuid::Uuid::now_v7().to_string(),
-        };
+        let now = Some(chrono::Utc::now());
+        let evidence = Evidence { scopes: &self.scopes, verdict: self.verdict.as_ref(), now };
+        // A person says why; only what must always be open has words of its own.
+        let given = terms.reason.clone();
+        let reason =
+            if matches!(wanted, Wanted::Safe) { given } else { Some(given.unwrap_or_default()) };
+        let terms =
+            Terms { reason, ttl_s: terms.ttl, request_id: uuid::Uuid::now_v7().to_string() };
         match wanted {
             Wanted::Safe => flag::all_safe(&self.table, &evidence, terms),
             Wanted::Undo(_) => match self.events.first() {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::admission::{PLANS, flag};
 use crate::signal::{Mono, Snapshot};
 
 use super::change::{Change, InstanceCount};
@@ -12,7 +13,7 @@ use super::evaluate::Watch;
 use super::expr::Expr;
 use super::fetch::fetch;
 use super::history::{Readings, Single};
-use super::leave::{Taken, triaged};
+use super::leave::{Taken, first_step, triaged};
 use super::onset::Onset;
 use super::predicate::Predicate;
 use super::rank::{Score, Seen, score};
@@ -21,8 +22,8 @@ use super::role::Roles;
 use super::sentence::fill;
 use super::settling::Settling;
 use super::severity::toll;
-use super::tree::{Book, Cause, Grounds, Library, Node, TRIAGE, evidence_names};
-use super::verdict::{Evidence, Missing, PathStep, Ranked, Standing, Truth, Verdict};
+use super::tree::{Book, Cause, Grounds, Library, Node, Step, TRIAGE, evidence_names};
+use super::verdict::{Evidence, FirstStep, Missing, PathStep, Ranked, Standing, Truth, Verdict};
 
 /// The cause that is named when nothing else can be.
 pub const INSUFFICIENT: &str = "insufficient-evidence";
@@ -245,6 +246,9 @@ fn conclude(
         _ => Standing::CannotTell,
     };
     let evidence = shown(facts, cause, &steps);
+    let is_offered = standing >= Standing::Likely;
+    let first = first_step(library, &named, facts, |_, _| false).filter(|_| is_offered);
+    let own_plan = cause.and_then(|cause| cause.plan.clone());
     let predicates = wanted(library, facts, scores, &named, &evidence);
     let (used, missing) = completeness(&predicates, &completed.snapshot);
     let mut notes = completed.notes.clone();
@@ -262,13 +266,28 @@ fn conclude(
         of: used + missing.len(),
         missing,
         runbook: library.book(&named).map(|book| book.id.clone()),
-        pages_owner: standing >= Standing::Likely && cause.is_some_and(|cause| cause.pages_owner),
-        plan: cause.and_then(|cause| cause.plan.clone()).filter(|_| standing >= Standing::Likely),
+        pages_owner: is_offered && cause.is_some_and(|cause| cause.pages_owner),
+        plan: own_plan.or_else(|| plan_of(first?.1)).filter(|_| is_offered),
+        first: first.map(|(book, node)| FirstStep {
+            runbook: book.id.clone(),
+            node: node.id.clone(),
+            title: node.title.clone(),
+        }),
         notes,
         toll: toll(&completed.snapshot),
         onsets: Vec::new(),
         cause: named,
     }
+}
+
+/// The plan that a flip is a part of.
+fn plan_of(node: &Node) -> Option<String> {
+    let Step::Action(action) = &node.step else { return None };
+    let is_it = |(key, value): &(&str, &str)| {
+        *key == action.flag
+            && flag(key).and_then(|def| def.parse(value)).as_ref() == Ok(&action.set)
+    };
+    PLANS.iter().find(|plan| plan.changes.iter().any(is_it)).map(|plan| plan.name.to_owned())
 }
 
 /// How each cause stands.

@@ -51,6 +51,8 @@ pub use tree::{
     Action, Book, Branch, Cause, Goto, Grounds, Hypothesis, Library, LibraryError, Node, Outcome,
     Refusal, Step, TRIAGE, UNDO, Undo, evidence_names,
 };
-pub use verdict::{Evidence, Missing, PathStep, Ranked, Role, Standing, Toll, Truth, Verdict};
+pub use verdict::{
+    Evidence, FirstStep, Missing, PathStep, Ranked, Role, Standing, Toll, Truth, Verdict,
+};
 pub use ways::{causes_behind, leading_to};
 pub use wire::{explanation_to_json, snapshot_from_json, verdict_to_json};

@@ -9,19 +9,20 @@ pub(super) fn fill(say: &str, snapshot: &Snapshot) -> String {
     let mut rest = say;
     while let Some((before, after)) = rest.split_once('[') {
         let Some((inside, after)) = after.split_once(']') else { break };
-        filled.push_str(&readings(before, snapshot));
-        let inside = readings(inside, snapshot);
-        if !inside.contains('?') {
+        filled.push_str(&readings(before, snapshot).0);
+        if let (inside, true) = readings(inside, snapshot) {
             filled.push_str(&inside);
         }
         rest = after;
     }
-    filled.push_str(&readings(rest, snapshot));
+    filled.push_str(&readings(rest, snapshot).0);
     filled
 }
 
-fn readings(say: &str, snapshot: &Snapshot) -> String {
+/// The text with its readings, and whether all of them are known.
+fn readings(say: &str, snapshot: &Snapshot) -> (String, bool) {
     let mut filled = String::with_capacity(say.len());
+    let mut all_known = true;
     let mut rest = say;
     while let Some((before, after)) = rest.split_once('{') {
         filled.push_str(before);
@@ -29,24 +30,28 @@ fn readings(say: &str, snapshot: &Snapshot) -> String {
             rest = after;
             break;
         };
-        match snapshot.value(name) {
-            Some(Value::Text(word)) => filled.push_str(word),
-            _ => filled.push_str(&in_words(name, snapshot.number(name))),
-        }
+        let word = match snapshot.value(name) {
+            Some(Value::Text(word)) => Some(word.clone()),
+            _ => snapshot.number(name).map(|number| in_words(name, number)),
+        };
+        all_known &= word.is_some();
+        filled.push_str(word.as_deref().unwrap_or("?"));
         rest = after;
     }
     filled.push_str(rest);
-    filled
+    (filled, all_known)
 }
 
-fn in_words(name: &str, number: Option<f64>) -> String {
+fn in_words(name: &str, number: f64) -> String {
     let share = ["share", "headroom", "_ratio"].iter().any(|part| name.contains(part));
-    match number {
-        None => "?".to_owned(),
-        Some(number) if share => format!("{:.0}%", number * 100.0),
-        Some(number) if number.fract() == 0.0 || number.abs() >= 100.0 => format!("{number:.0}"),
-        Some(number) if number.abs() < 1.0 => format!("{number:.2}"),
-        Some(number) => format!("{number:.1}"),
+    if share {
+        format!("{:.0}%", number * 100.0)
+    } else if number.fract() == 0.0 || number.abs() >= 100.0 {
+        format!("{number:.0}")
+    } else if number.abs() < 1.0 {
+        format!("{number:.2}")
+    } else {
+        format!("{number:.1}")
     }
 }
 

@@ -238,7 +238,10 @@ pub struct Verdict {
     pub of: usize,
     /// The runbook to follow, by id.
     pub runbook: Option<String>,
-    /// The named plan to offer (`contain`), if the runbook has one.
+    /// Where that runbook needs a person first, on this evidence and with no flip made yet.
+    pub first: Option<FirstStep>,
+    /// The named plan to offer (`contain`): the runbook's own, or the one that its first flip is a part
+    /// of and does little without.
     pub plan: Option<String>,
     /// The quota's owner is paged before anything else is done.
     pub pages_owner: bool,
@@ -248,6 +251,17 @@ pub struct Verdict {
     pub toll: Toll,
     /// When the key signals moved, the first mover first; empty without a history.
     pub onsets: Vec<Onset>,
+}
+
+/// A step of a runbook at which a person acts, answers or has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstStep {
+    /// The runbook's id.
+    pub runbook: String,
+    /// The node's id.
+    pub node: String,
+    /// What it is about.
+    pub title: String,
 }
 
 #[cfg(test)]
@@ -289,6 +303,7 @@ impl Verdict {
             used: 0,
             of: 0,
             runbook: None,
+            first: None,
             plan: None,
             pages_owner: false,
             notes: Vec::new(),

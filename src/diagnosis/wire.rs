@@ -81,6 +81,9 @@ pub fn verdict_to_json(verdict: &Verdict) -> Json {
         "used": verdict.used,
         "of": verdict.of,
         "runbook": verdict.runbook,
+        "first": verdict.first.as_ref().map(|first| {
+            json!({"runbook": first.runbook, "node": first.node, "title": first.title})
+        }),
         "plan": verdict.plan,
         "notes": verdict.notes,
         "pages_owner": verdict.pages_owner,

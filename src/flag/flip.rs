@@ -279,18 +279,16 @@ impl Flip {
     }
 
     /// The intent was made durable, or could not be.
-    pub fn on_intent_written(&mut self, written: Result<(), String>) {
+    pub fn on_intent_written(&mut self, written: Result<Option<String>, String>) {
         if matches!(self.state, State::Intent) {
             self.state = match written {
-                Ok(()) => State::Sending,
+                Ok(anchor) => {
+                    self.author.anchor = anchor;
+                    State::Sending
+                }
                 Err(why) => State::Done(FlipEnd::NotSent { why }),
             };
         }
-    }
-
-    /// Where the log stood once the intent was in it; the store is asked to keep that.
-    pub fn anchor(&mut self, anchor: Option<String>) {
-        self.author.anchor = anchor;
     }
 
     /// The store's answer.
@@ -386,22 +384,18 @@ impl Flip {
 
 /// Where flips are written down. Both calls return once the entry is on disk.
 pub trait FlipLog: Send + Sync {
-    /// Before anything is sent.
+    /// Before anything is sent. Says where the log stands with it, in a form that shows later whether it
+    /// was cut, for the store to keep; `None` when it has none.
     ///
     /// # Errors
     /// Why it could not be written; the flip is then not sent.
-    fn intent(&self, intent: &Intent) -> Result<(), String>;
+    fn intent(&self, intent: &Intent) -> Result<Option<String>, String>;
 
     /// When it is over.
     ///
     /// # Errors
     /// Why it could not be written; the flip has happened all the same.
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String>;
-
-    /// Where the log stands, in a form that shows later whether it was cut; `None` when it has none.
-    fn anchor(&self) -> Option<String> {
-        None
-    }
 }
 
 /// What a flip leaves behind.
@@ -421,9 +415,7 @@ pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipL
         match flip.next() {
             Step::WriteIntent(intent) => {
                 let (log, intent) = (Arc::clone(&log), intent.clone());
-                let writer = Arc::clone(&log);
-                flip.on_intent_written(on_disk(move || writer.intent(&intent)).await);
-                flip.anchor(log.anchor());
+                flip.on_intent_written(on_disk(move || log.intent(&intent)).await);
             }
             Step::Send(plan, author) => {
                 let outcome = store.apply(plan, author).await;

@@ -10,7 +10,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -85,18 +84,14 @@ impl fmt::Display for Anchor {
     }
 }
 
-impl FromStr for Anchor {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
+impl Anchor {
+    /// Reads one as it is written; `None` when it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
-        let (Some(journal), Some(seq), Some(hash), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(());
-        };
-        let seq = seq.parse().map_err(drop)?;
-        Ok(Self { journal: journal.to_owned(), seq, hash: hash.to_owned() })
+        let (journal, seq, hash) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+        let (journal, hash) = (journal.to_owned(), hash.to_owned());
+        parts.next().is_none().then_some(Self { journal, seq, hash })
     }
 }
 
@@ -107,6 +102,8 @@ pub struct Anchored {
     pub held: usize,
     /// Anchors of this journal that it does not hold.
     pub lost: Vec<Anchor>,
+    /// Anchors of other journals: of other people, or of one that was here before this one.
+    pub others: usize,
 }
 
 /// What was found when a journal was opened or checked.
@@ -150,9 +147,9 @@ impl Tail {
         self.head = head;
     }
 
-    fn anchor(&self) -> Option<Anchor> {
+    fn anchor(&self) -> Anchor {
         let Head { seq, hash } = self.head.clone();
-        Some(Anchor { journal: self.first.clone()?, seq, hash })
+        Anchor { journal: self.first.clone().unwrap_or_else(|| hash.clone()), seq, hash }
     }
 }
 
@@ -195,17 +192,12 @@ impl Journal {
         self.lock().tail.head.clone()
     }
 
-    /// Where it stands, for somebody else to keep; `None` while it is empty.
-    #[must_use]
-    pub fn anchor(&self) -> Option<Anchor> {
-        self.lock().tail.anchor()
-    }
-
-    /// Appends one event; flips and their outcomes are on disk when this returns.
+    /// Appends one event; flips and their outcomes are on disk when this returns. Says where the journal
+    /// stands with it, for somebody else to keep: that shows later whether the tail was cut.
     ///
     /// # Errors
     /// [`JournalError`]; a line that was written in part is cut off by the next append.
-    pub fn append(&self, event: &Event, at: DateTime<Utc>) -> Result<(), JournalError> {
+    pub fn append(&self, event: &Event, at: DateTime<Utc>) -> Result<Anchor, JournalError> {
         let mut inner = self.lock();
         let Inner { file, tail } = &mut *inner;
         let locked = Lock::exclusive(file).map_err(cannot("lock it", &self.path))?;
@@ -216,7 +208,7 @@ impl Journal {
         }
         self.write(file, tail, event, at)?;
         drop(locked);
-        Ok(())
+        Ok(tail.anchor())
     }
 
     fn write(
@@ -250,16 +242,13 @@ impl Journal {
 }
 
 impl FlipLog for Journal {
-    fn intent(&self, intent: &Intent) -> Result<(), String> {
-        self.append(&intent.into(), Utc::now()).map_err(|error| error.to_string())
+    fn intent(&self, intent: &Intent) -> Result<Option<String>, String> {
+        let anchor = self.append(&intent.into(), Utc::now());
+        anchor.map(|anchor| Some(anchor.to_string())).map_err(|error| error.to_string())
     }
 
     fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
-        self.append(&conclusion.into(), Utc::now()).map_err(|error| error.to_string())
-    }
-
-    fn anchor(&self) -> Option<String> {
-        self.anchor().map(|anchor| anchor.to_string())
+        self.append(&conclusion.into(), Utc::now()).map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -280,18 +269,22 @@ pub fn verify(path: &Path) -> Result<Found, JournalError> {
 pub fn check_anchors(path: &Path, anchors: &[Anchor]) -> Result<Anchored, JournalError> {
     let file = File::open(path).map_err(cannot("open it", path))?;
     let mut tail = Tail::default();
-    let mut held = BTreeSet::new();
-    let wanted: BTreeSet<(u64, &str)> =
-        anchors.iter().map(|anchor| (anchor.seq, anchor.hash.as_str())).collect();
+    // By place and hash: a journal that was cut and written on has other entries at the same places.
+    let mut open: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for anchor in anchors {
+        open.entry(anchor.seq).or_default().insert(&anchor.hash);
+    }
     walk(path, &file, &mut tail, |_, head| {
-        if wanted.contains(&(head.seq, head.hash.as_str())) {
-            held.insert(head.seq);
-        }
+        open.get_mut(&head.seq).map(|hashes| hashes.remove(head.hash.as_str()));
     })?;
-    let own = anchors.iter().filter(|anchor| Some(&anchor.journal) == tail.first.as_ref());
-    let (held, lost): (Vec<&Anchor>, Vec<&Anchor>) =
-        own.partition(|anchor| held.contains(&anchor.seq));
-    Ok(Anchored { held: held.len(), lost: lost.into_iter().cloned().collect() })
+    let is_open = |anchor: &&Anchor| {
+        open.get(&anchor.seq).is_some_and(|hashes| hashes.contains(anchor.hash.as_str()))
+    };
+    let (own, others): (Vec<&Anchor>, Vec<&Anchor>) =
+        anchors.iter().partition(|anchor| Some(&anchor.journal) == tail.first.as_ref());
+    let (lost, held): (Vec<&Anchor>, Vec<&Anchor>) = own.into_iter().partition(is_open);
+    let lost = lost.into_iter().cloned().collect();
+    Ok(Anchored { held: held.len(), lost, others: others.len() })
 }
 
 /// Whether some entry of the journal has this hash: an anchor that was kept elsewhere. When it is
@@ -538,30 +531,31 @@ mod tests {
     fn anchors_tell_a_cut_journal_from_a_whole_one_and_from_somebody_elses() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal.jsonl");
-        let (journal, _) = Journal::open(&path).expect("new");
-        assert_eq!(journal.anchor(), None);
-        let mut anchors = Vec::new();
-        for number in 0..4 {
-            append(&journal, &[flip(&format!("f{number}"))]);
-            let anchor = journal.anchor().expect("an entry");
-            assert_eq!(anchor.to_string().parse(), Ok(anchor.clone()));
-            anchors.push(anchor);
-        }
-        let (again, _) = Journal::open(&path).expect("whole");
-        assert_eq!(again.anchor().as_ref(), anchors.last(), "whoever opens it says the same");
+        let write = |id: &str| {
+            let (journal, _) = Journal::open(&path).expect("whole");
+            let anchor = journal.append(&flip(id), Utc::now()).expect("it is written");
+            assert_eq!(Anchor::parse(&anchor.to_string()), Some(anchor.clone()));
+            anchor
+        };
+        let mut anchors: Vec<Anchor> = ["a", "b", "c", "d"].map(write).into();
         let (_other, elsewhere) = three();
         let (other, _) = Journal::open(&elsewhere).expect("whole");
-        anchors.push(other.anchor().expect("three entries"));
+        anchors.push(other.append(&note("x"), Utc::now()).expect("it is written"));
         let found = check_anchors(&path, &anchors).expect("whole");
-        assert_eq!(found, Anchored { held: 4, lost: Vec::new() });
+        assert_eq!(found, Anchored { held: 4, lost: Vec::new(), others: 1 });
         edit(&path, |bytes| {
             let end = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n');
             bytes.truncate(end.expect("four lines") + 1);
         });
-        let found = check_anchors(&path, &anchors).expect("a chain, only shorter");
-        assert_eq!(found, Anchored { held: 3, lost: vec![anchors[3].clone()] });
+        let cut = Anchored { held: 3, lost: vec![anchors[3].clone()], others: 1 };
+        assert_eq!(check_anchors(&path, &anchors).expect("a chain, only shorter"), cut);
+        // Whoever cut it writes on: another entry now stands where the lost one stood.
+        anchors.push(write("e"));
+        assert_eq!((anchors[5].seq, &anchors[5].journal), (anchors[3].seq, &anchors[3].journal));
+        let found = check_anchors(&path, &anchors).expect("a chain");
+        assert_eq!(found, Anchored { held: 4, ..cut });
         for text in ["", "a:b:c", "a:1", "a:1:b:c"] {
-            assert_eq!(text.parse::<Anchor>(), Err(()), "{text}");
+            assert_eq!(Anchor::parse(text), None, "{text}");
         }
     }
 

@@ -38,7 +38,7 @@ struct Inner {
     events: Vec<EventRow>,
     seen: Vec<String>,
     interlock: Option<String>,
-    amplification: f64,
+    signals: Snapshot,
 }
 
 type Shared = State<Arc<Mutex<Inner>>>;
@@ -58,7 +58,11 @@ impl Fake {
             events: Vec::new(),
             seen: Vec::new(),
             interlock: None,
-            amplification: 9.3,
+            signals: {
+                let mut signals = Snapshot::new("openai/acct-1/embed", 10.0);
+                signals.set("amplification", Value::Number(9.3), &Arc::from("gateway"));
+                signals
+            },
         }));
         let router = Router::new()
             .route(FLAGS_PATH, get(list))
@@ -76,6 +80,13 @@ impl Fake {
     /// From now on every change is refused with this interlock.
     pub fn refuse(&self, interlock: &str) {
         self.state.lock().expect("unpoisoned").interlock = Some(interlock.to_owned());
+    }
+
+    /// Signals that it gives beside those it has.
+    #[allow(dead_code, reason = "not every test that has the fake gives it signals")]
+    pub fn give(&self, more: &Snapshot) {
+        let more = more.signals.iter().map(|(name, reading)| (name.clone(), reading.clone()));
+        self.state.lock().expect("unpoisoned").signals.signals.extend(more);
     }
 
     /// Changes made so far.
@@ -190,8 +201,6 @@ async fn snapshot(State(state): Shared, headers: HeaderMap) -> Response {
     if let Err(refusal) = authorized(&headers) {
         return *refusal;
     }
-    let mut snapshot = Snapshot::new("openai/acct-1/embed", 10.0);
-    let amplification = state.lock().expect("unpoisoned").amplification;
-    snapshot.set("amplification", Value::Number(amplification), &Arc::from("gateway"));
-    Json(SnapshotsBody::from_iter([&snapshot])).into_response()
+    let inner = state.lock().expect("unpoisoned");
+    Json(SnapshotsBody::from_iter([&inner.signals])).into_response()
 }

@@ -162,6 +162,7 @@ pub fn verdict(second: u64, cured_at: Option<u64>) -> Verdict {
         cause: cause.to_owned(),
         standing,
         scope: SCOPE.to_owned(),
+        first: None,
         say: format!(
             "The provider refuses for tokens, and {amplification:.1} attempts are made per original where one \
              layer may make 3: layers multiply each other's retries."

@@ -9,6 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::tui::app::Model;
 use crate::tui::app::mode::Context;
+use crate::tui::app::offer::Next;
 use crate::tui::session::Seek;
 
 /// What a person can do.
@@ -261,10 +262,8 @@ const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: fn(&Model) -> bool = |_| true;
 const MAY_CHANGE: fn(&Model) -> bool = |model| !model.read_only;
-const HAS_PLAN: fn(&Model) -> bool = |model| {
-    !model.read_only
-        && (model.offer().is_some_and(|offer| !offer.is_in_force()) || model.first_flip().is_some())
-};
+const HAS_PLAN: fn(&Model) -> bool =
+    |model| !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)));
 const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
 const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();

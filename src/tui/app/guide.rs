@@ -3,6 +3,8 @@
 //! Answers and skips move the walk and nothing else. A flip is only ever planned from here, and the
 //! plan then asks.
 
+use std::fmt;
+
 use crate::admission::FlagValue;
 use crate::diagnosis::{Book, Facts, Goto, Node, Standing, Step, Truth, first_step};
 use crate::runbook::{Offer, Walk, is_open_answer};
@@ -20,6 +22,12 @@ pub struct FirstFlip {
     pub to: FlagValue,
     /// Why it may not be made now.
     pub refused: Option<String>,
+}
+
+impl fmt::Display for FirstFlip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}: {}", self.key, self.to, self.title)
+    }
 }
 
 /// One line to choose from at a step.
@@ -83,10 +91,16 @@ impl Model {
         let Some((walk, facts)) = found else { return Vec::new() };
         let Some((view, why)) = walk.view(facts).zip(walk.why(facts)) else { return Vec::new() };
         let mut choices = Vec::new();
-        if let Offer::Flip { action, .. } = &view.offer {
+        if let Offer::Flip { action, guard, .. } = &view.offer {
             let (key, to) = (action.flag.clone(), action.set.clone());
-            let so = if self.is_so(&key, &to) { ", which it is already" } else { "" };
-            let say = format!("plan {key} = {to}{so}");
+            let remark = if self.is_so(&key, &to) {
+                ", which it is already"
+            } else if *guard == Truth::Unknown {
+                ", though it cannot be told whether there is reason for it"
+            } else {
+                ""
+            };
+            let say = format!("plan {key} = {to}{remark}");
             let is_made = self.flags.table.is_none() || self.is_so(&key, &to);
             choices.push(Choice { say, state: None, does: Does::Plan { key, to }, goto: None });
             // What was not made has neither worked nor failed.

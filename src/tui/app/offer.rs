@@ -2,6 +2,7 @@
 
 use crate::admission::{NamedPlan, PLANS, flag};
 use crate::tui::app::Model;
+use crate::tui::app::guide::FirstFlip;
 
 /// The plan that the verdict offers, or one that a key opens.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +11,19 @@ pub struct Offer {
     pub plan: &'static NamedPlan,
     /// Flags that it would still change; `None` while the table is not known.
     pub left: Option<usize>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// A plan that still changes something.
+    Plan(Offer),
+    /// The flip that the cause's runbook has first, made or not allowed.
+    Flip(FirstFlip),
+    /// A plan that is in force: its effect.
+    Watch(Offer),
+    /// A step that is a question, or an end.
+    Step(String),
 }
 
 impl Offer {
@@ -30,21 +44,24 @@ impl Offer {
 }
 
 impl Model {
-    /// The plan that the verdict offers, or the one that its runbook's first flip is a part of: such a
-    /// flip does little without the others.
+    /// The plan that the verdict offers.
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
-        if let Some(name) = self.verdict()?.plan.as_deref() {
-            return self.offer_of(name);
+        self.offer_of(self.verdict()?.plan.as_deref()?)
+    }
+
+    /// What comes next about the verdict: one answer for the keys, the line of every screen and the
+    /// diagnosis.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        let (offer, flip) = (self.offer(), self.first_flip());
+        match (offer, flip) {
+            (Some(offer), _) if !offer.is_in_force() => Some(Next::Plan(offer)),
+            (_, Some(flip)) if flip.refused.is_none() => Some(Next::Flip(flip)),
+            (Some(offer), _) => Some(Next::Watch(offer)),
+            (None, Some(flip)) => Some(Next::Flip(flip)),
+            (None, None) => self.first_node().map(|(_, node)| Next::Step(node.title.clone())),
         }
-        let flip = self.first_flip()?;
-        let is_part = |plan: &&NamedPlan| {
-            plan.changes.iter().any(|(key, value)| {
-                *key == flip.key
-                    && flag(key).and_then(|def| def.parse(value)) == Ok(flip.to.clone())
-            })
-        };
-        self.offer_of(PLANS.iter().find(is_part)?.name)
     }
 
     /// One of the plans that ship with weir, against the table that was read last.

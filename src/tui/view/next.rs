@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 
 use crate::diagnosis::Verdict;
 use crate::tui::app::headline::Headline;
-use crate::tui::app::offer::Offer;
+use crate::tui::app::offer::Next;
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds};
@@ -13,6 +13,9 @@ use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds}
 const PATIENT_ABOVE_S: f64 = 5.0;
 /// Fewer waiting requests than this are no queue.
 const STANDS_FROM: f64 = 1.0;
+
+/// A first step in fewer cells than this says nothing.
+const FIRST_MIN: usize = 8;
 
 /// What the line begins with.
 const HEAD: &str = " next: ";
@@ -61,50 +64,38 @@ fn key(text: &'static str, look: &Appearance) -> Span<'static> {
 }
 
 fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>> {
-    let offer = model.offer().filter(|_| !model.read_only);
-    let flip = model.first_flip().filter(|flip| flip.refused.is_none());
-    let offer = offer.filter(|offer| !offer.is_in_force() || flip.is_none());
-    if let Some(offer) = offer.filter(Offer::is_in_force) {
-        let strong = Span::styled(offer.plan.name, look.style(Role::Strong));
-        return vec![strong, Span::raw(format!(" applied, watching: {}", watched(model)))];
+    let strong = look.style(Role::Strong);
+    let next = model.next();
+    if let Some(Next::Watch(offer)) = &next {
+        let name = Span::styled(offer.plan.name, strong);
+        return vec![name, Span::raw(format!(" applied, watching: {}", watched(model)))];
     }
+    let page = model.verdict().filter(|verdict| verdict.pages_owner);
     let mut spans = Vec::new();
-    if let Some(verdict) = model.verdict().filter(|verdict| verdict.pages_owner) {
+    if let Some(verdict) = page {
         let first = format!("{}, then ", model.owners.page(&verdict.scope));
-        spans.push(Span::styled(first, look.style(Role::Strong)));
+        spans.push(Span::styled(first, strong));
     }
     spans.extend([key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")]);
-    if let Some(offer) = offer {
-        let plan = [
-            Span::raw("  first plan: "),
-            Span::styled(offer.plan.name, look.style(Role::Strong)),
-            Span::raw(format!(" ({})", offer.size())),
-        ];
-        let used: usize = spans.iter().chain(&plan).map(Span::width).sum();
-        if used + HEAD.len() <= width {
-            spans.extend(plan);
+    let (how, first) = match next {
+        Some(Next::Plan(offer)) if !model.read_only => {
+            ("  first plan: ", format!("{} ({})", offer.plan.name, offer.size()))
         }
-    } else if let Some((how, first)) = first_step(model) {
-        let used: usize = spans.iter().map(Span::width).sum();
-        let room = width.saturating_sub(used + HEAD.len() + how.len());
+        Some(Next::Flip(flip)) => {
+            let is_open = flip.refused.is_none() && !model.read_only;
+            (if is_open { "  first (d, Enter): " } else { "  first (d, l): " }, flip.to_string())
+        }
+        // The owner is named in front already.
+        Some(Next::Step(title)) if page.is_none() => ("  first (d, l): ", title),
+        _ => return spans,
+    };
+    let used: usize = spans.iter().map(Span::width).sum();
+    let room = width.saturating_sub(used + HEAD.len() + how.len());
+    if room >= FIRST_MIN {
         spans.push(Span::raw(how));
-        let first = cut_words(&first, room, look.glyphs.ellipsis);
-        spans.push(Span::styled(first, look.style(Role::Strong)));
+        spans.push(Span::styled(cut_words(&first, room, look.glyphs.ellipsis), strong));
     }
     spans
-}
-
-/// How to get at the first step of the cause's runbook, and the step.
-fn first_step(model: &Model) -> Option<(&'static str, String)> {
-    if let Some(flip) = model.first_flip() {
-        let step = format!("{} = {}: {}", flip.key, flip.to, flip.title);
-        let is_open = flip.refused.is_none() && !model.read_only;
-        return Some((if is_open { "  first (d, Enter): " } else { "  first (d, l): " }, step));
-    }
-    // The owner is named in front already.
-    let is_said = model.verdict().is_some_and(|verdict| verdict.pages_owner);
-    let (_, node) = model.first_node().filter(|_| !is_said)?;
-    Some(("  first (d, l): ", node.title.clone()))
 }
 
 /// The numbers in which a plan that was applied shows.
@@ -154,21 +145,22 @@ pub fn of_diagnosis(
     width: usize,
 ) -> Line<'static> {
     let mut spans = vec![Span::styled(HEAD, look.style(Role::Dim))];
-    let flip = model.first_flip().filter(|flip| flip.refused.is_none() && !model.read_only);
-    let offer = model.offer().filter(|offer| !offer.is_in_force() || flip.is_none());
-    let text = match offer {
-        Some(offer) if offer.is_in_force() => {
+    let next = model.next();
+    let text = match &next {
+        Some(Next::Watch(offer)) => {
             spans.push(Span::styled(offer.plan.name, look.style(Role::Strong)));
             format!(" applied, watching: {}", watched(model))
         }
-        Some(offer) if !model.read_only => {
+        Some(Next::Plan(offer)) if !model.read_only => {
             spans.push(key("Enter", look));
             let name = format!(" plan {} ", offer.plan.name);
             spans.push(Span::styled(name, look.style(Role::Strong)));
             format!("({}): {}", offer.size(), offer.plan.meaning)
         }
-        Some(offer) => format!("plan {} (this session is read-only)", offer.plan.name),
-        None => match State::of(verdict) {
+        Some(Next::Plan(offer)) => {
+            format!("plan {} (this session is read-only)", offer.plan.name)
+        }
+        _ => match State::of(verdict) {
             State::Ok => calm(model),
             State::Contained => contained(model),
             State::Unknown if verdict.cause == "insufficient-evidence" => {
@@ -179,15 +171,23 @@ pub fn of_diagnosis(
                     let page = format!("{}, then ", model.owners.page(&verdict.scope));
                     spans.push(Span::styled(page, look.style(Role::Strong)));
                 }
-                if let Some(flip) = flip {
-                    spans.push(key("Enter", look));
-                    format!(" plan {} = {}: {}", flip.key, flip.to, flip.title)
-                } else {
-                    spans.push(key("l", look));
-                    let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
-                    match model.first_node() {
-                        Some((_, node)) => format!(" walk {runbook}, first: {}", node.title),
-                        None => format!(" walk {runbook}, step by step"),
+                let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
+                match next {
+                    Some(Next::Flip(flip)) if flip.refused.is_none() && !model.read_only => {
+                        spans.push(key("Enter", look));
+                        format!(" plan {flip}")
+                    }
+                    Some(Next::Flip(flip)) => {
+                        spans.push(key("l", look));
+                        format!(" walk {runbook}, first: {flip}")
+                    }
+                    Some(Next::Step(title)) => {
+                        spans.push(key("l", look));
+                        format!(" walk {runbook}, first: {title}")
+                    }
+                    _ => {
+                        spans.push(key("l", look));
+                        format!(" walk {runbook}, step by step")
                     }
                 }
             }

@@ -7,7 +7,7 @@ use crate::diagnosis::{Facts, Goto, TRIAGE, Truth};
 use crate::flag::Change;
 use crate::runbook::{Stuck, Walk};
 use crate::signal::Mono;
-use crate::tui::app::guide::Does;
+use crate::tui::app::guide::{Does, FirstFlip};
 use crate::tui::app::mode::{Mode, Prompt};
 use crate::tui::app::update::{dialog, toast};
 use crate::tui::app::{Effect, Model, SCOPES_MAX};
@@ -74,8 +74,7 @@ pub fn observe(model: &mut Model, now: Mono) {
 }
 
 /// Plans the flip that the runbook of the cause begins with.
-pub fn plan_first(model: &mut Model) -> Vec<Effect> {
-    let Some(flip) = model.first_flip() else { return Vec::new() };
+pub fn plan_first(model: &mut Model, flip: FirstFlip) -> Vec<Effect> {
     if let Some(why) = flip.refused {
         toast(model, Role::Warn, why);
         return Vec::new();

@@ -10,6 +10,7 @@ use crate::signal::Mono;
 use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
 use crate::tui::app::mode::{Choice, Context, Editor, Mode, Prompt};
+use crate::tui::app::offer::Next;
 use crate::tui::app::update::{dialog, guide, toast};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
@@ -134,10 +135,10 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::First => scroll(model, &|_, _| 0),
         Action::Last => scroll(model, &|_, last| last),
         Action::TakePlan => {
-            let offer = model.offer();
-            return match offer.filter(|offer| !offer.is_in_force()) {
-                Some(offer) => dialog::named(model, offer.plan.name),
-                None => guide::plan_first(model),
+            return match model.next() {
+                Some(Next::Plan(offer)) => dialog::named(model, offer.plan.name),
+                Some(Next::Flip(flip)) => guide::plan_first(model, flip),
+                Some(Next::Watch(_) | Next::Step(_)) | None => Vec::new(),
             };
         }
         Action::Contain => return dialog::named(model, "contain"),

@@ -36,7 +36,7 @@ async fn contain_is_stored_at_once_and_can_be_taken_back() {
     assert_eq!(before.revision, Revision(41));
 
     let outcome = store.apply(&contain(&before), &alice()).await;
-    assert_eq!(outcome, Outcome::Applied { revision: Revision(42) });
+    assert_eq!(outcome, Outcome::applied(Revision(42)));
     let during = store.list().await.expect("the fake answers");
     let mode = during.get("admission.mode").expect("in the table");
     assert_eq!(mode.stored().to_string(), "enforce");
@@ -68,7 +68,7 @@ async fn a_repeat_of_the_same_request_changes_nothing() {
     let plan = contain(&store.list().await.expect("the fake answers"));
     store.apply(&plan, &alice()).await;
     let again = store.apply(&plan, &alice()).await;
-    assert_eq!(again, Outcome::Applied { revision: Revision(42) });
+    assert_eq!(again, Outcome::applied(Revision(42)));
     assert_eq!(fake.changes(), 1);
 }
 

@@ -67,6 +67,7 @@ impl Store for Lossy {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             compare_and_set: CompareAndSet::Atomic,
+            all_or_none: true,
             timer: false,
             audit: false,
             effective: true,
@@ -107,7 +108,7 @@ impl Store for Lossy {
         let outcome = match self.fate {
             Fate::Answer => {
                 store_into(&mut table, plan, &author.actor);
-                Outcome::Applied { revision: table.revision }
+                Outcome::applied(table.revision)
             }
             Fate::LoseAnswer => {
                 store_into(&mut table, plan, &author.actor);
@@ -222,7 +223,7 @@ async fn the_intent_comes_first_and_the_read_back_last() {
     let (report, trace) = run(Case::default()).await;
     assert_eq!(trace, ["intent", "send", "read", "conclusion"]);
     let effective = Some(Effective { on: 1, of: 1 });
-    assert_eq!(report.end, FlipEnd::Applied { revision: Revision(42), effective });
+    assert_eq!(report.end, FlipEnd::Applied { revision: Revision(42), effective, beside: None });
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,7 +89,7 @@ fn contained() -> Model {
     let Some(Effect::Apply(plan)) = effects.into_iter().next() else { panic!("not sent") };
     let table = after(&table(), &plan, "oncall", wall(61));
     let now = model.now;
-    let outcome = Outcome::Applied { revision: table.revision };
+    let outcome = Outcome::applied(table.revision);
     update(&mut model, Msg::Applied { request_id: "id-1".to_owned(), outcome }, now);
     update(&mut model, Msg::Flags(Ok(table)), now);
     watch(&mut model, 62, 80, Some(62));

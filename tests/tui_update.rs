@@ -82,7 +82,7 @@ fn contained() -> (Model, FlagTable) {
     let mut model = planned();
     let plan = send(&mut model);
     let table = after(&table(), &plan, "oncall", wall(62));
-    applied(&mut model, Outcome::Applied { revision: table.revision });
+    applied(&mut model, Outcome::applied(table.revision));
     let now = model.now;
     update(&mut model, Msg::Flags(Ok(table.clone())), now);
     (model, table)

@@ -206,8 +206,9 @@ impl Port for Desk {
             }
             let said = report.end.say();
             match report.end {
-                FlipEnd::Applied { revision, .. } | FlipEnd::Overwritten { revision, .. } => {
-                    Outcome::Applied { revision }
+                FlipEnd::Applied { revision, beside, .. } => Outcome::Applied { revision, beside },
+                FlipEnd::Overwritten { revision, .. } => {
+                    Outcome::Applied { revision, beside: Some(said) }
                 }
                 FlipEnd::Conflict { .. } => {
                     report.table.map_or(refused(said), |current| Outcome::Conflict { current })
@@ -215,6 +216,7 @@ impl Port for Desk {
                 FlipEnd::Refused { .. } | FlipEnd::NotStored { .. } | FlipEnd::NotSent { .. } => {
                     refused(said)
                 }
+                FlipEnd::Partly(partly) => Outcome::Partly(partly),
                 FlipEnd::Unsettled(open) => {
                     lock(&unsettled).push(open);
                     Outcome::Unknown { why: said }

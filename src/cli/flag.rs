@@ -392,7 +392,7 @@ fn confirmed(plan: &Plan) -> io::Result<bool> {
 /// Says how the flip ended. The exit code is the flip's, also when its reader has left.
 fn conclude(plan: &Plan, report: &FlipReport, json: bool) -> color_eyre::Result<ExitCode> {
     let (revision, effective) = match &report.end {
-        FlipEnd::Applied { revision, effective } => (Some(revision.0), *effective),
+        FlipEnd::Applied { revision, effective, .. } => (Some(revision.0), *effective),
         FlipEnd::Overwritten { revision, .. } | FlipEnd::Conflict { revision, .. } => {
             (Some(revision.0), None)
         }

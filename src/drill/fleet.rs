@@ -58,7 +58,7 @@ impl Fleet {
             // The plan was made from the first one's table; the others have revisions of their own.
             let revision = if number == 0 { plan.revision } else { table.revision };
             let outcome = store.apply(&Plan { revision, ..plan.clone() }, author).await;
-            let Outcome::Applied { revision } = outcome else {
+            let Outcome::Applied { revision, .. } = outcome else {
                 return match (put_back(&applied, plan, author).await, outcome) {
                     (Some(why), _) => Outcome::Unknown { why },
                     // Its table is not the one that was shown.
@@ -71,7 +71,7 @@ impl Fleet {
             applied.push((store, table, revision));
         }
         let revision = applied.first().map_or(plan.revision, |(.., revision)| *revision);
-        Outcome::Applied { revision }
+        Outcome::applied(revision)
     }
 }
 

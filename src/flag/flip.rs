@@ -18,7 +18,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::store::{Author, EventChange, Store, StoreError};
-use super::types::{FlagTable, OnExpire, Outcome, Plan, Revision};
+use super::types::{FlagTable, OnExpire, Outcome, Partly, Plan, Revision};
 use super::unsettled::{Settled, Unsettled, author_since, last_author};
 
 /// Pause between two reads while it is unknown whether the flip was stored.
@@ -69,6 +69,8 @@ pub enum FlipEnd {
         revision: Revision,
         /// How many instances use it already; `None` where that could not be read.
         effective: Option<Effective>,
+        /// What somebody else changed in the same moment.
+        beside: Option<String>,
     },
     /// Stored, and changed again by somebody before it was read back.
     Overwritten {
@@ -94,6 +96,8 @@ pub enum FlipEnd {
         /// What the table says.
         why: String,
     },
+    /// Some flags were stored and some not.
+    Partly(Partly),
     /// Nothing was sent, because the intent could not be written down.
     NotSent {
         /// What the journal said.
@@ -113,6 +117,7 @@ impl FlipEnd {
             Self::Conflict { .. } => "conflict",
             Self::Refused { .. } => "refused",
             Self::NotStored { .. } => "not-stored",
+            Self::Partly(_) => "partly",
             Self::NotSent { .. } => "not-sent",
             Self::Unsettled(_) => "unsettled",
         }
@@ -122,12 +127,13 @@ impl FlipEnd {
     #[must_use]
     pub fn say(&self) -> String {
         match self {
-            Self::Applied { revision, effective } => {
+            Self::Applied { revision, effective, beside } => {
                 let effective = effective.map_or_else(
                     || "effective: not known".to_owned(),
                     |Effective { on, of }| format!("effective on {on} of {of} instances"),
                 );
-                format!("stored at revision {revision}, {effective}")
+                let beside = beside.as_ref().map_or_else(String::new, |who| format!("; {who}"));
+                format!("stored at revision {revision}, {effective}{beside}")
             }
             Self::Overwritten { by, revision } => {
                 format!("stored, then changed again by {by} (revision {revision})")
@@ -137,6 +143,7 @@ impl FlipEnd {
             ),
             Self::Refused { why } => format!("refused, nothing was stored: {why}"),
             Self::NotStored { why } => format!("no answer came, and it was not stored: {why}"),
+            Self::Partly(partly) => partly.to_string(),
             Self::NotSent { why } => format!("not sent, the journal cannot be written: {why}"),
             Self::Unsettled(unsettled) => unsettled.to_string(),
         }
@@ -205,7 +212,7 @@ pub enum Step<'a> {
 enum State {
     Intent,
     Sending,
-    Confirming { revision: Revision },
+    Confirming { revision: Revision, beside: Option<String> },
     Doubting { unsettled: Unsettled, reads: u32 },
     Concluding(Conclusion),
     Done(FlipEnd),
@@ -297,7 +304,9 @@ impl Flip {
             return;
         }
         match outcome {
-            Outcome::Applied { revision } => self.state = State::Confirming { revision },
+            Outcome::Applied { revision, beside } => {
+                self.state = State::Confirming { revision, beside };
+            }
             Outcome::Conflict { current } => {
                 let by = author_since(&current, self.plan.revision);
                 let revision = current.revision;
@@ -305,6 +314,7 @@ impl Flip {
                 self.conclude(FlipEnd::Conflict { by, revision });
             }
             Outcome::Refused { why } => self.conclude(FlipEnd::Refused { why }),
+            Outcome::Partly(partly) => self.conclude(FlipEnd::Partly(partly)),
             Outcome::Unknown { why } => {
                 let unsettled = Unsettled::new(&self.plan, why);
                 self.state = State::Doubting { unsettled, reads: 0 };
@@ -315,11 +325,11 @@ impl Flip {
     /// The table as it was read, or why not.
     pub fn on_table(&mut self, read: Result<FlagTable, StoreError>) {
         match &mut self.state {
-            State::Confirming { revision } => {
-                let revision = *revision;
+            State::Confirming { revision, beside } => {
+                let (revision, beside) = (*revision, beside.take());
                 let end = match &read {
-                    Ok(table) => self.compare(table, revision),
-                    Err(_) => FlipEnd::Applied { revision, effective: None },
+                    Ok(table) => self.compare(table, revision, beside),
+                    Err(_) => FlipEnd::Applied { revision, effective: None, beside },
                 };
                 self.conclude(end);
             }
@@ -334,11 +344,12 @@ impl Flip {
                 match (settled, &read) {
                     (Some(Settled::Stored { revision }), Ok(table)) => {
                         let effective = effective(&self.plan, table);
-                        self.conclude(FlipEnd::Applied { revision, effective });
+                        self.conclude(FlipEnd::Applied { revision, effective, beside: None });
                     }
                     (Some(Settled::NotStored { why }), _) => {
                         self.conclude(FlipEnd::NotStored { why });
                     }
+                    (Some(Settled::Partly(partly)), _) => self.conclude(FlipEnd::Partly(partly)),
                     _ if *reads >= REREADS_MAX => {
                         let unsettled = unsettled.clone();
                         self.conclude(FlipEnd::Unsettled(unsettled));
@@ -369,13 +380,13 @@ impl Flip {
         });
     }
 
-    fn compare(&self, table: &FlagTable, revision: Revision) -> FlipEnd {
+    fn compare(&self, table: &FlagTable, revision: Revision, beside: Option<String>) -> FlipEnd {
         let as_wanted =
             self.plan.changes.iter().all(|change| {
                 table.get(&change.key).is_some_and(|flag| *flag.stored() == change.to)
             });
         if as_wanted {
-            return FlipEnd::Applied { revision, effective: effective(&self.plan, table) };
+            return FlipEnd::Applied { revision, effective: effective(&self.plan, table), beside };
         }
         let keys = self.plan.changes.iter().map(|change| change.key.as_str());
         FlipEnd::Overwritten { by: last_author(table, keys), revision: table.revision }

@@ -13,10 +13,10 @@ mod plan;
 mod plan_wire;
 mod snapshot_wire;
 mod store;
+mod stores;
 mod types;
 mod unsettled;
 mod verify;
-mod weir_admin;
 pub mod wire;
 
 pub use condition::{Compare, Condition, Finding};
@@ -33,9 +33,9 @@ pub use plan::{
 pub use store::{
     Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
 };
+pub use stores::{TIMEOUT, Token, WeirAdmin, apply_body};
 pub use types::{
-    Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Plan, PlannedChange, Revision,
+    Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
 };
 pub use unsettled::{Settled, Unsettled};
 pub use verify::{HOLD, Progress, Verify, WITHIN};
-pub use weir_admin::{TIMEOUT, Token, WeirAdmin, apply_body};

@@ -28,6 +28,8 @@ pub enum CompareAndSet {
 pub struct Capabilities {
     /// How two writers are kept apart.
     pub compare_and_set: CompareAndSet,
+    /// Several flags of one plan are stored together or not at all.
+    pub all_or_none: bool,
     /// Timers run in the store, also when weir does not.
     pub timer: bool,
     /// The store keeps its own history.
@@ -36,6 +38,30 @@ pub struct Capabilities {
     pub effective: bool,
     /// A change carries a reason.
     pub comment: bool,
+}
+
+impl Capabilities {
+    /// What a person must know before they rely on it: each thing that the store cannot do, and what
+    /// follows. Empty for a store that can do it all.
+    #[must_use]
+    pub fn lacks(self) -> Vec<&'static str> {
+        let writers = match self.compare_and_set {
+            CompareAndSet::Atomic => None,
+            CompareAndSet::Advisory => {
+                Some("two writers at once may both win: weir looks afterwards")
+            }
+            CompareAndSet::None => Some("no lock: another writer can overwrite you"),
+        };
+        let rest = [
+            (self.all_or_none, "several flags are written one by one: a plan can stop half-way"),
+            (self.timer, "no timer: reverts only while weir runs"),
+            (self.audit, "no history: only weir's journal knows who changed what"),
+            (self.effective, "what the instances really use is not told"),
+            (self.comment, "the reason is kept in weir's journal only"),
+        ];
+        let lacking = rest.into_iter().filter(|(can, _)| !can).map(|(_, words)| words);
+        writers.into_iter().chain(lacking).collect()
+    }
 }
 
 /// In whose name a change is made.
@@ -121,17 +147,19 @@ pub struct FlagEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The address does not work at all.
-    #[error(
-        "`{url}` is not the address of an admin API: {why}; it looks like http://127.0.0.1:9901"
-    )]
+    #[error("`{url}` is not the address of {what}: {why}; it looks like {example}")]
     Address {
         /// What was given.
         url: String,
+        /// What should be there.
+        what: &'static str,
         /// What is wrong with it.
         why: String,
+        /// What a good one looks like.
+        example: &'static str,
     },
     /// Nobody answered in time, or the connection broke.
-    #[error("{store} did not answer: {why}; is the gateway up, and is this its admin address?")]
+    #[error("{store} did not answer: {why}; is it up, and is this its address?")]
     Unreachable {
         /// The store.
         store: String,
@@ -174,7 +202,9 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when there is no usable answer in time.
     fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>>;
 
-    /// Sends the plan once, at the plan's revision. Everything is stored or nothing.
+    /// Sends the plan once, at the plan's revision. Everything is stored or nothing where
+    /// [`Capabilities::all_or_none`] says so; a store that stopped half-way answers
+    /// [`Outcome::Unknown`] and names what it wrote.
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome>;
 
     /// The history after event `since`, oldest first; 0 for all of it.

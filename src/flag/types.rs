@@ -166,6 +166,9 @@ pub enum Outcome {
     Applied {
         /// The new revision.
         revision: Revision,
+        /// What somebody else changed in the same moment, in words: where a store cannot keep two
+        /// writers apart, it can still be seen that there were two.
+        beside: Option<String>,
     },
     /// Somebody changed the table since the plan was made. Nothing was stored.
     Conflict {
@@ -177,9 +180,41 @@ pub enum Outcome {
         /// In the store's words.
         why: String,
     },
+    /// Some changes are stored and the others are not: the store writes flags one by one.
+    Partly(Partly),
     /// No answer came. It may or may not have been stored: read again before anything else.
     Unknown {
         /// What went wrong on the way.
         why: String,
     },
+}
+
+impl Outcome {
+    /// Stored, and nobody else was there.
+    #[must_use]
+    pub const fn applied(revision: Revision) -> Self {
+        Self::Applied { revision, beside: None }
+    }
+}
+
+/// A plan that was stored in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partly {
+    /// Flags that are as wanted.
+    pub stored: Vec<String>,
+    /// Flags that are not.
+    pub missing: Vec<String>,
+    /// Why it stopped.
+    pub why: String,
+}
+
+impl fmt::Display for Partly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stored, missing) = (self.stored.join(", "), self.missing.join(", "));
+        write!(
+            f,
+            "stored in part: {stored} is, {missing} is not ({}); plan it again, or undo",
+            self.why
+        )
+    }
 }

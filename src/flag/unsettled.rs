@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::admission::FlagValue;
 
-use super::types::{FlagTable, Guard, Plan, Revision};
+use super::types::{FlagTable, Guard, Partly, Plan, Revision};
 
 /// A flip that may or may not have been stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,8 @@ pub enum Settled {
         /// What the table says instead.
         why: String,
     },
+    /// Some are: the store writes flags one by one, and stopped on the way.
+    Partly(Partly),
 }
 
 impl Unsettled {
@@ -76,13 +78,20 @@ impl Unsettled {
             self.last = Some(look);
             return None;
         }
-        let as_wanted = self
+        let key = |(target, _): (&(String, FlagValue), _)| target.0.clone();
+        let (stored, missing): (Vec<_>, Vec<_>) = self
             .targets
             .iter()
             .zip(&look.values)
-            .all(|((_, to), value)| value.as_ref() == Some(to));
-        Some(if as_wanted {
+            .partition(|((_, to), value)| value.as_ref() == Some(to));
+        Some(if missing.is_empty() {
             Settled::Stored { revision: table.revision }
+        } else if !stored.is_empty() {
+            Settled::Partly(Partly {
+                stored: stored.into_iter().map(key).collect(),
+                missing: missing.into_iter().map(key).collect(),
+                why: self.why.clone(),
+            })
         } else if table.revision == self.sent_at_revision {
             Settled::NotStored { why: format!("the table is still at {}", table.revision) }
         } else {
@@ -152,6 +161,20 @@ mod tests {
         lost.on_failed_read();
         assert_eq!(lost.on_read(&landed), None, "a failed read breaks the row");
         assert_eq!(lost.on_read(&landed), Some(Settled::Stored { revision: Revision(42) }));
+    }
+
+    #[test]
+    fn a_flip_that_stopped_half_way_names_both_halves() {
+        let changes = wanted(&["retry.max_attempts=1", "retry.owner=client"]).expect("real flags");
+        let plan = plan("t", &table(&[]), &changes, &Evidence::default(), Terms::default());
+        let mut lost = Unsettled::new(&plan.expect("a plan"), "timed out");
+        let half = table(&[("retry.max_attempts", "1")]);
+        lost.on_read(&half);
+        let stored = vec!["retry.max_attempts".to_owned()];
+        let missing = vec!["retry.owner".to_owned()];
+        let why = "timed out".to_owned();
+        let partly = Settled::Partly(Partly { stored, missing, why });
+        assert_eq!(lost.on_read(&half), Some(partly));
     }
 
     #[test]

@@ -83,9 +83,9 @@ async fn contain_is_stored_as_one_and_works_at_once() {
     let store: Arc<dyn Store> = Arc::new(client(&gate));
     let before = store.list().await.expect("it answers");
     let plan = contain(&before, "id-1");
-    assert_eq!(store.apply(&plan, &alice()).await, Outcome::Applied { revision: Revision(1) });
+    assert_eq!(store.apply(&plan, &alice()).await, Outcome::applied(Revision(1)));
     // A repeat of the same request changes nothing, whatever revision it says.
-    assert_eq!(store.apply(&plan, &alice()).await, Outcome::Applied { revision: Revision(1) });
+    assert_eq!(store.apply(&plan, &alice()).await, Outcome::applied(Revision(1)));
 
     let after = store.list().await.expect("it answers");
     for (key, value) in
@@ -330,7 +330,7 @@ async fn overrides_and_their_history_survive_a_restart() {
     assert_eq!(store.list().await.expect("it answers"), before, "effective values too");
     assert_eq!(store.events(0).await.expect("it answers"), history);
     let repeat = store.apply(&plan, &alice()).await;
-    assert_eq!(repeat, Outcome::Applied { revision: Revision(1) }, "known after the restart too");
+    assert_eq!(repeat, Outcome::applied(Revision(1)), "known after the restart too");
 }
 
 #[tokio::test]

@@ -362,7 +362,7 @@ impl Port for Desk {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = if plan.revision == table.revision {
             *table = after(&table, &plan, "oncall", Utc::now());
-            Outcome::Applied { revision: table.revision }
+            Outcome::applied(table.revision)
         } else {
             Outcome::Conflict { current: table.clone() }
         };

@@ -58,7 +58,7 @@ impl Memory {
         for change in &plan.changes {
             table.flags[0].overridden = (!change.drops_override).then(|| change.to.clone());
         }
-        Outcome::Applied { revision: table.revision }
+        Outcome::applied(table.revision)
     }
 }
 
@@ -70,6 +70,7 @@ impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             compare_and_set: CompareAndSet::Atomic,
+            all_or_none: true,
             timer: false,
             audit: false,
             effective: true,
@@ -129,7 +130,7 @@ async fn a_flip_goes_to_all_each_at_its_own_revision() {
     let (first, second) =
         (Memory::new("1", Mood::Takes, 4, None), Memory::new("2", Mood::Takes, 9, Some(7.0)));
     let outcome = flip(&[&first, &second]).await;
-    assert_eq!(outcome, Outcome::Applied { revision: Revision(5) }, "the first one's");
+    assert_eq!(outcome, Outcome::applied(Revision(5)), "the first one's");
     assert_eq!(first.overridden(), Some(FlagValue::Number(5.0)));
     assert_eq!(second.overridden(), Some(FlagValue::Number(5.0)));
 }

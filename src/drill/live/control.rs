@@ -139,6 +139,7 @@ impl Control {
         match self.flags.apply(&plan, &author).await {
             Outcome::Applied { .. } => Ok(()),
             Outcome::Refused { why } | Outcome::Unknown { why } => Err(LiveError::Flip { why }),
+            Outcome::Partly(partly) => Err(LiveError::Flip { why: partly.to_string() }),
             Outcome::Conflict { .. } => {
                 Err(LiveError::Flip { why: "somebody else has set flags meanwhile".to_owned() })
             }

@@ -50,6 +50,11 @@ pub enum Stage {
         /// In its words.
         why: String,
     },
+    /// Some flags were stored and some not.
+    Partly {
+        /// Which.
+        said: String,
+    },
     /// No answer came; nothing more is sent before the table has been read again.
     Unknown {
         /// What went wrong.
@@ -172,6 +177,7 @@ impl PlanDialog {
             Stage::Sending { .. } => return Some("being sent".to_owned()),
             Stage::Conflict { .. } => return Some("plan again from the new table".to_owned()),
             Stage::Refused { .. } => return Some("refused".to_owned()),
+            Stage::Partly { .. } => return Some("stored in part".to_owned()),
             Stage::Unknown { .. } => return Some("not known whether it was stored".to_owned()),
         }
         if let Some(guard) = self.plan.refused() {

@@ -239,9 +239,12 @@ fn applied(model: &mut Model, request_id: &str, outcome: Outcome, now: Mono) -> 
     };
     let Mode::Plan(dialog) = &mut model.modes[at] else { return Vec::new() };
     match outcome {
-        Outcome::Applied { revision } => {
+        Outcome::Applied { revision, beside } => {
             let (plan, back) = (dialog.to_send(), dialog.back.clone());
             model.modes.truncate(at);
+            if let Some(beside) = beside {
+                model.timeline.push(model.wall, Role::Warn, format!("{}: {beside}", plan.name));
+            }
             stored(model, plan, back, revision, now)
         }
         Outcome::Conflict { current } => {
@@ -254,6 +257,13 @@ fn applied(model: &mut Model, request_id: &str, outcome: Outcome, now: Mono) -> 
         Outcome::Refused { why } => {
             dialog.stage = Stage::Refused { why };
             Vec::new()
+        }
+        Outcome::Partly(partly) => {
+            let said = partly.to_string();
+            model.timeline.push(model.wall, Role::Warn, format!("{}: {said}", dialog.plan.name));
+            dialog.stage = Stage::Partly { said };
+            model.flags.loading = true;
+            vec![Effect::LoadFlags]
         }
         Outcome::Unknown { why } => {
             model.unsettled = Some(Unsettled::new(&dialog.plan, why.clone()));

@@ -331,6 +331,7 @@ fn answer(
             (Role::Crit, rows)
         }
         Stage::Refused { why } => (Role::Crit, vec![format!("REFUSED, nothing was stored: {why}")]),
+        Stage::Partly { said } => (Role::Crit, vec![said.clone()]),
         Stage::Unknown { why, found } => {
             let then = found
                 .clone()

@@ -95,6 +95,7 @@ pub fn settle(model: &mut Model, table: &FlagTable) {
     let words = match settled {
         Settled::Stored { revision } => format!("it was stored, at revision {revision}"),
         Settled::NotStored { why } => format!("it was not stored: {why}"),
+        Settled::Partly(partly) => partly.to_string(),
     };
     model.unsettled = None;
     for mode in &mut model.modes {

@@ -1,11 +1,9 @@
 //! The store that is weir's own admission service, over its admin API.
 //!
-//! One request per call, [`TIMEOUT`] each, no retry and no redirect. An answer that cannot be
+//! One request per call, [`TIMEOUT`](super::TIMEOUT) each, no retry and no redirect. An answer that cannot be
 //! understood after a change was sent is `Unknown`: the service may have stored it.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{Method, StatusCode};
@@ -13,48 +11,22 @@ use serde::de::DeserializeOwned;
 
 use crate::signal::Snapshot;
 
-use super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
-use super::types::{FlagTable, Outcome, Plan};
-use super::wire::{
+use super::super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
+use super::super::types::{FlagTable, Outcome, Plan, Revision};
+use super::super::wire::{
     APPLY_PATH, ApplyBody, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody, FLAGS_PATH,
     SNAPSHOT_PATH, SnapshotsBody, TableBody, WireValue, etag,
 };
 
-/// Longest wait for an answer. A flip that takes longer is better re-read than waited for.
-pub const TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Largest answer that is read; the flag table takes a few kilobytes.
-const BODY_BYTES_MAX: usize = 4 << 20;
-
-/// A bearer token that never shows itself.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl Token {
-    /// Takes a token; surrounding white space, as a file's last newline, is not part of it.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().to_owned())
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(***)")
-    }
-}
+use super::http::{Answer, Client, Token, answer};
 
 /// Client of one admission service.
 #[derive(Debug)]
 pub struct WeirAdmin {
     name: String,
-    base: String,
     token: Token,
-    client: reqwest::Client,
+    client: Client,
 }
-
-/// What came back: status and body, or why nothing usable did.
-type Answer = Result<(StatusCode, Vec<u8>), String>;
 
 impl WeirAdmin {
     /// A client of the admin API at `base_url` (`http://127.0.0.1:9901`). Sends nothing yet.
@@ -62,26 +34,8 @@ impl WeirAdmin {
     /// # Errors
     /// [`StoreError::Address`] when the URL or the token cannot be used.
     pub fn new(base_url: &str, token: Token) -> Result<Self, StoreError> {
-        let bad = |why: String| StoreError::Address { url: base_url.to_owned(), why };
-        let url = reqwest::Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
-        let host = url.host_str().unwrap_or_default().to_owned();
-        if !matches!(url.scheme(), "http" | "https") || host.is_empty() {
-            return Err(bad("no http or https host".to_owned()));
-        }
-        if http::HeaderValue::from_str(&token.0).is_err() {
-            return Err(bad("the token has characters that a header cannot carry".to_owned()));
-        }
-        // Somebody else may have installed it already; either way one is there afterwards.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder =
-            reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-        // A proxy for the outside world must not see the token of a service on this machine.
-        let loopback = matches!(host.as_str(), "localhost" | "[::1]") || host.starts_with("127.");
-        let builder = if loopback { builder.no_proxy() } else { builder };
-        let client = builder.build().map_err(|error| bad(chain(&error)))?;
-        let base = base_url.trim_end_matches('/').to_owned();
-        let port = url.port_or_known_default().unwrap_or_default();
-        Ok(Self { name: format!("weir admin {host}:{port}"), base, token, client })
+        let client = Client::new(base_url, "an admin API", "http://127.0.0.1:9901", &token)?;
+        Ok(Self { name: format!("weir admin {}", client.place()), token, client })
     }
 
     /// The signals as the service itself sees them, one snapshot per scope: evidence for guards.
@@ -94,7 +48,7 @@ impl WeirAdmin {
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token.0)
+        self.client.request(method, path).bearer_auth(self.token.text())
     }
 
     async fn read<T: DeserializeOwned>(
@@ -134,6 +88,7 @@ impl Store for WeirAdmin {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             compare_and_set: CompareAndSet::Atomic,
+            all_or_none: true,
             timer: true,
             audit: true,
             effective: true,
@@ -164,7 +119,7 @@ impl Store for WeirAdmin {
 /// The request that carries a plan out.
 #[must_use]
 pub fn apply_body(plan: &Plan, author: &Author) -> ApplyBody {
-    let row = |change: &super::PlannedChange| ChangeRow {
+    let row = |change: &super::super::PlannedChange| ChangeRow {
         key: change.key.clone(),
         value: (!change.drops_override).then(|| WireValue::from(&change.to)),
     };
@@ -180,19 +135,6 @@ pub fn apply_body(plan: &Plan, author: &Author) -> ApplyBody {
     }
 }
 
-async fn answer(request: reqwest::RequestBuilder) -> Answer {
-    let mut response = request.send().await.map_err(|error| chain(&error))?;
-    let status = response.status();
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
-        if body.len() + chunk.len() > BODY_BYTES_MAX {
-            return Err(format!("the answer is larger than {BODY_BYTES_MAX} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok((status, body))
-}
-
 /// What an answer to a change means. Only a status that the API promises counts as "not stored":
 /// a 5xx, or a page of some proxy in between, leaves it open.
 fn outcome(answer: Answer) -> Outcome {
@@ -202,7 +144,7 @@ fn outcome(answer: Answer) -> Outcome {
     };
     match status.as_u16() {
         200 => match serde_json::from_slice::<TableBody>(&body) {
-            Ok(table) => Outcome::Applied { revision: super::Revision(table.revision) },
+            Ok(table) => Outcome::applied(Revision(table.revision)),
             Err(error) => Outcome::Unknown { why: format!("a 200 that is no flag table: {error}") },
         },
         412 => match serde_json::from_slice::<ErrorBody>(&body) {
@@ -234,17 +176,6 @@ fn refusal(status: StatusCode, body: &[u8]) -> String {
     }
 }
 
-/// An error with its causes: reqwest's own text stops at "error sending request".
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +203,7 @@ mod tests {
                 Outcome::Applied { .. } => "applied",
                 Outcome::Conflict { .. } => "conflict",
                 Outcome::Refused { .. } => "refused",
+                Outcome::Partly(_) => "partly",
                 Outcome::Unknown { .. } => "unknown",
             };
             assert_eq!(name, expected, "{status} {body}");

@@ -1,0 +1,8 @@
+//! The back-ends: where flags really live. Each says what it cannot do and never guesses an outcome.
+
+mod http;
+mod layer;
+mod weir_admin;
+
+pub use http::{TIMEOUT, Token};
+pub use weir_admin::{WeirAdmin, apply_body};

@@ -98,9 +98,9 @@ impl Adaptive {
         self.frozen = frozen;
     }
 
-    /// An answer to a call that `started` then. `refused` is a refusal for the rate or an overload
-    /// (429, 503, 529); other faults and refusals for concurrency say nothing about the rate and do
-    /// not belong here.
+    /// An answer to a call that `started` then. `refused` is a refusal for the rate (429); overloads
+    /// (503, 529), other faults and refusals for concurrency say nothing about the rate and do not
+    /// belong here.
     ///
     /// True when the factor has moved and the rates must be set anew.
     pub fn heard(&mut self, refused: bool, started: Mono, now: Mono) -> bool {

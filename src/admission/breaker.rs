@@ -38,6 +38,17 @@ const OPEN_FIRST: Duration = Duration::from_secs(2);
 const OPEN_MAX: Duration = Duration::from_secs(30);
 /// Time spent open for an exhausted account, which only a person can refill.
 const OPEN_DEAD: Duration = Duration::from_secs(30);
+/// A row of faults that is likelier than this, by the share of faults around it, is chance.
+const CHANCE_MAX: f64 = 1e-6;
+/// Below this share faults are not usual, and what is pending is no excuse: it may hang.
+const RARE: f64 = 0.05;
+/// Above it the share of faults opens the breaker anyway.
+const USUAL_MAX: f64 = 0.5;
+/// Weight of the newest outcome in what is usual.
+const GAIN: f64 = 0.01;
+/// By so many times the root of the outcomes must faults be above their share: one chance in twenty
+/// (1.64 standard deviations of one half). Five of ten failing says little; fifty-nine of a hundred do.
+const MARGIN: f64 = 0.82;
 /// A probe without an answer for so long is lost.
 const PROBE_LOST: Duration = Duration::from_secs(30);
 
@@ -48,7 +59,7 @@ pub struct Thresholds {
     pub faults_in_row: u32,
     /// Fewer outcomes than this never open it by their share of faults.
     pub outcomes_min: u32,
-    /// Share of faults among the outcomes of two slices of 10 s.
+    /// Share of faults among the outcomes of two slices of 10 s, beyond what chance explains.
     pub fault_share: f64,
 }
 
@@ -114,7 +125,7 @@ impl OpenReason {
 }
 
 /// Outcomes of the current slice and of the one before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Slices {
     number: u64,
     good: u32,
@@ -122,6 +133,8 @@ struct Slices {
     good_before: u32,
     bad_before: u32,
     faults_in_row: u32,
+    /// Share of faults among the last hundred outcomes or so; a row counts once it has ended.
+    usual: f64,
 }
 
 impl Slices {
@@ -135,16 +148,38 @@ impl Slices {
         }
         self.good = self.good.saturating_add(good.into());
         self.bad = self.bad.saturating_add((!good).into());
-        self.faults_in_row = if good { 0 } else { self.faults_in_row.saturating_add(1) };
+        if good {
+            let row = i32::try_from(self.faults_in_row).unwrap_or(i32::MAX);
+            let with_row = 1.0 - (1.0 - self.usual) * (1.0 - GAIN).powi(row);
+            (self.usual, self.faults_in_row) = (with_row * (1.0 - GAIN), 0);
+        } else {
+            self.faults_in_row = self.faults_in_row.saturating_add(1);
+        }
     }
 
-    fn opens(&self, thresholds: &Thresholds) -> Option<OpenReason> {
+    /// Forgets what the breaker has opened for; what is usual stays.
+    fn cleared(self) -> Self {
+        Self { usual: self.usual, ..Self::default() }
+    }
+
+    /// The shortest row of faults that chance does not explain: where two of five calls fail anyway,
+    /// five in a row come by every few seconds at a hundred calls, and say nothing new.
+    fn row_beyond_chance(&self) -> f64 {
+        CHANCE_MAX.ln() / self.usual.clamp(f64::MIN_POSITIVE, USUAL_MAX).ln()
+    }
+
+    /// `pending` calls have no outcome yet. A refusal takes milliseconds and an answer a second: after a
+    /// burst the refusals are heard first, and what is pending may be all good.
+    fn opens(&self, thresholds: &Thresholds, pending: u32) -> Option<OpenReason> {
         let faults = f64::from(self.bad) + f64::from(self.bad_before);
         let all = faults + f64::from(self.good) + f64::from(self.good_before);
-        if self.faults_in_row >= thresholds.faults_in_row {
+        let row = f64::from(self.faults_in_row);
+        let pending = f64::from(pending);
+        let usual = if self.usual < RARE { 0.0 } else { self.row_beyond_chance() + pending };
+        if row >= usual.max(thresholds.faults_in_row.into()) {
             Some(OpenReason::FaultsInRow)
         } else if all >= f64::from(thresholds.outcomes_min)
-            && faults >= thresholds.fault_share * all
+            && faults >= thresholds.fault_share * (all + pending) + MARGIN * all.sqrt()
         {
             Some(OpenReason::FaultShare)
         } else {
@@ -161,6 +196,8 @@ pub struct Breaker {
     state: State,
     since: Mono,
     slices: Slices,
+    /// Calls without an outcome, as of the last outcome.
+    pending: u32,
     open_for: Duration,
     /// When it last opened; outcomes of earlier calls are stale.
     opened_at: Mono,
@@ -185,6 +222,7 @@ impl Breaker {
             state: State::Closed,
             since: now,
             slices: Slices::default(),
+            pending: 0,
             open_for: OPEN_FIRST,
             opened_at: Mono::START,
             reason: None,
@@ -285,8 +323,9 @@ impl Breaker {
         }
     }
 
-    /// A call that `started` then has ended so.
-    pub fn ended(&mut self, outcome: Outcome, started: Mono, now: Mono) {
+    /// A call that `started` then has ended so, while `pending` others have not.
+    pub fn ended(&mut self, outcome: Outcome, started: Mono, pending: u32, now: Mono) {
+        self.pending = pending;
         let stale = started < self.opened_at;
         match outcome {
             Outcome::Exhausted => self.exhausted(now),
@@ -305,7 +344,7 @@ impl Breaker {
     pub fn succeeded(&mut self, now: Mono) {
         self.seen_success(now);
         if let State::HalfOpen { .. } = self.state(now) {
-            self.slices = Slices::default();
+            self.slices = self.slices.cleared();
             self.open_for = OPEN_FIRST;
             self.enter(State::Closed, now);
         }
@@ -324,7 +363,7 @@ impl Breaker {
             }
             State::Closed => {
                 self.slices.count(false, now);
-                if let Some(reason) = self.slices.opens(&self.thresholds) {
+                if let Some(reason) = self.slices.opens(&self.thresholds, self.pending) {
                     self.open(reason, self.open_for, now);
                 }
             }

@@ -84,6 +84,16 @@ impl Limiter {
         }
     }
 
+    /// The gate begins to enforce with so many calls open: a limit far below them would refuse what the
+    /// provider has just borne.
+    pub fn begin_at(&mut self, in_flight: u32) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Aimd(aimd) => aimd.begin_at(in_flight),
+            Self::Gradient(gradient) => gradient.begin_at(in_flight),
+        }
+    }
+
     /// Calls that may be open now.
     #[must_use]
     pub fn limit(&self) -> u32 {
@@ -91,6 +101,13 @@ impl Limiter {
             Self::Fixed(limit) => (*limit).max(FLOOR),
             Self::Aimd(aimd) => aimd.limit(),
             Self::Gradient(gradient) => gradient.limit(),
+        }
+    }
+
+    /// A call has ended that no permit was asked for: what the provider bears unlimited.
+    pub fn passed_by(&mut self, crowding: Crowding, now: Mono) {
+        if let Self::Aimd(aimd) = self {
+            aimd.passed_by(crowding, now);
         }
     }
 

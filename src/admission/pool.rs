@@ -104,7 +104,8 @@ impl Pool {
             }
         }
         self.budget.believe(&report.readings, now);
-        self.breaker.ended(report.outcome, started, now);
+        let pending = self.in_flight();
+        self.breaker.ended(report.outcome, started, pending, now);
         self.hear(&report.outcome, started, now);
         if let Outcome::Throttled { pause, meter } = report.outcome {
             if let Some(meter) = meter {

@@ -123,8 +123,9 @@ impl Outcome {
         match self {
             Self::Good => Some(false),
             Self::Throttled { meter, .. } => (*meter != Some(Meter::Concurrency)).then_some(true),
-            Self::Fault { overload: true } => Some(true),
-            Self::Fault { overload: false } | Self::Exhausted | Self::Neither => None,
+            // An overload is not about our quota: sent at half the pace, a provider that fails two of
+            // five calls fails two of five. Permits and breaker answer it.
+            Self::Fault { .. } | Self::Exhausted | Self::Neither => None,
         }
     }
 }

@@ -85,6 +85,10 @@ impl Gradient {
         whole
     }
 
+    pub(super) fn begin_at(&mut self, in_flight: u32) {
+        self.limit = self.bounded(self.limit.max(in_flight.into()));
+    }
+
     pub(super) fn set_ceiling(&mut self, ceiling: u32) {
         self.ceiling = f64::from(ceiling.max(FLOOR));
         self.limit = self.limit.min(self.ceiling);

@@ -82,6 +82,60 @@ fn crowding_first(crowding: Crowding) -> Crowding {
     if crowding == Crowding::Unknown { Crowding::Overloaded } else { crowding }
 }
 
+/// Seconds of a provider that answers up to `capacity` calls at a time, each in half a second, and fails
+/// `share` of them whatever it is sent. The limit is in full use.
+fn crowd(limiter: &mut Limiter, capacity: u32, share: f64, seconds: Range<u32>) {
+    let mut due = 0.0;
+    for second in seconds {
+        for half in 0..2 {
+            let now = at(f64::from(second) + f64::from(half) * 0.5);
+            let open = limiter.limit();
+            due += f64::from(open.min(capacity)) * share;
+            for place in 0..open {
+                let fails = place >= capacity || due >= 1.0;
+                due -= if fails && place < capacity { 1.0 } else { 0.0 };
+                let crowding = if fails { Crowding::Overloaded } else { Crowding::Clean };
+                limiter.ended(Duration::from_millis(500), crowding, open, now);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_that_costs_answers_and_cures_nothing_is_taken_back() {
+    let mut limiter = Limiter::new(Permits::default(), CEILING);
+    crowd(&mut limiter, CEILING, 0.0, 0..20);
+    crowd(&mut limiter, CEILING, 0.4, 20..22);
+    assert!(limiter.limit() < CEILING / 2 + 3, "the first overload cuts: {}", limiter.limit());
+    crowd(&mut limiter, CEILING, 0.4, 22..26);
+    assert!(limiter.limit() < CEILING / 4 + 3, "another is tried: {}", limiter.limit());
+    crowd(&mut limiter, CEILING, 0.4, 26..32);
+    assert_eq!(limiter.limit(), CEILING, "as many fail of fewer");
+    crowd(&mut limiter, CEILING, 0.4, 32..300);
+    assert_eq!(limiter.limit(), CEILING, "and it stays so for a while");
+}
+
+#[test]
+fn a_cut_that_costs_no_answers_stays() {
+    let mut limiter = Limiter::new(Permits::default(), CEILING);
+    crowd(&mut limiter, CEILING, 0.0, 0..20);
+    crowd(&mut limiter, 16, 0.0, 20..200);
+    assert!(limiter.limit() <= 32, "{} for room for 16", limiter.limit());
+}
+
+#[test]
+fn a_gate_that_begins_to_enforce_allows_what_is_open() {
+    for (kind, before) in [(Permits::Aimd, 4), (Permits::Gradient, 20), (Permits::Fixed, CEILING)] {
+        let mut limiter = Limiter::new(kind, CEILING);
+        limiter.begin_at(1);
+        assert_eq!(limiter.limit(), before, "{kind:?}");
+        limiter.begin_at(40);
+        assert_eq!(limiter.limit(), before.max(40), "{kind:?}");
+        limiter.begin_at(1_000);
+        assert_eq!(limiter.limit(), CEILING, "{kind:?}");
+    }
+}
+
 #[test]
 fn a_cap_that_was_touched_again_is_left_alone_until_the_window_ends() {
     let mut limiter = Limiter::new(Permits::default(), CEILING);

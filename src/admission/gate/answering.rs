@@ -229,6 +229,11 @@ fn outcome_of(head: &Head, tries: u32, uniform: f64) -> Outcome {
             let pause = head.hint.unwrap_or_else(unhinted).min(PAUSE_MAX);
             Outcome::Throttled { pause, meter: head.meter }
         }
+        // "Slow Down": too fast a rise of the rate, whatever its status.
+        Class::TemporaryOverload if head.code.as_deref() == Some("slow_down") => {
+            let pause = head.hint.unwrap_or_default().min(PAUSE_MAX);
+            Outcome::Throttled { pause, meter: None }
+        }
         Class::TemporaryOverload => {
             Outcome::Fault { overload: matches!(head.status, 429 | 503 | 529) }
         }

@@ -307,10 +307,15 @@ impl Gate {
         if enforced && let Outcome::Throttled { pause, meter } = outcome {
             scope.pause(*pause, *meter, uniform, now);
         }
-        if enforced && *outcome != Outcome::Neither {
+        if *outcome != Outcome::Neither {
             // By the time to the answer's head: how long the answer then is says nothing about load.
             let took = now.saturating_since(started);
-            scope.permits.ended(took, outcome.crowding(), scope.in_flight, now);
+            let crowding = outcome.crowding();
+            if enforced {
+                scope.permits.ended(took, crowding, scope.in_flight, now);
+            } else {
+                scope.permits.passed_by(crowding, now);
+            }
         }
         if *outcome == Outcome::Good && scope.breaker.is_parked_since(started, now) {
             let obeyed = self.settings.breaker && self.settings.mode == Mode::Enforce;

@@ -34,6 +34,7 @@ impl Gate {
                 scope.budget.hold(now, now);
                 scope.pause = Pause::default();
                 scope.woken_at = now;
+                scope.permits.begin_at(scope.in_flight);
             }
             let requests = &self.requests;
             let settings = &self.settings;

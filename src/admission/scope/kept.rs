@@ -181,7 +181,8 @@ impl Scope {
         now: Mono,
     ) {
         let was = self.breaker.state(now);
-        self.breaker.ended(*outcome, started, now);
+        let pending = self.in_flight.saturating_sub(1);
+        self.breaker.ended(*outcome, started, pending, now);
         self.ramp_after(was, settings, now);
         if let Some(refused) = outcome.is_refusal_for_rate().filter(|_| enforced)
             && self.adaptive.heard(refused, started, now)

@@ -5,12 +5,18 @@
 local SLICE = 10e6
 local OUTCOMES_MIN = 10
 local FAULT_SHARE = 0.5
+local CHANCE_MAX = 1e-6
+local MARGIN = 0.82
+local USUAL_MAX = 0.5
+local RARE = 0.05
 local OPEN_FIRST = 2e6
 local OPEN_MAX = 30e6
 local OPEN_DEAD = 30e6
 
--- The rate. How quickly strain follows the outcomes, and from where on it cuts, and by how much.
+-- How quickly strain, and what share of faults is usual, follow the outcomes.
 local GAIN = 0.01
+
+-- The rate: from what strain on it is cut, and by how much.
 local STRAIN_CUT = 0.012
 local CUT_MIN = 0.04
 local CUT_MAX = 0.3
@@ -62,6 +68,8 @@ local function tally(good)
     set('slice', slice)
   end
   if good then
+    local with_row = 1 - (1 - get('usual', 0)) * (1 - GAIN) ^ get('faults_in_row', 0)
+    set('usual', with_row * (1 - GAIN))
     set('good', get('good', 0) + 1)
     set('faults_in_row', 0)
   else
@@ -70,11 +78,15 @@ local function tally(good)
   end
 end
 
-local function is_failing()
-  if get('faults_in_row', 0) >= faults_in_row then return true end
+local function is_failing(pending)
   local faults = get('bad', 0) + get('prev_bad', 0)
   local all = faults + get('good', 0) + get('prev_good', 0)
-  return all >= OUTCOMES_MIN and faults / all >= FAULT_SHARE
+  -- The shortest row that chance does not explain.
+  local row = get('faults_in_row', 0)
+  local usual = math.min(math.max(get('usual', 0), 1e-300), USUAL_MAX)
+  local beyond = usual < RARE and 0 or math.log(CHANCE_MAX) / math.log(usual) + pending
+  if row >= math.max(faults_in_row, beyond) then return true end
+  return all >= OUTCOMES_MIN and faults >= FAULT_SHARE * (all + pending) + MARGIN * math.sqrt(all)
 end
 
 -- ## closed, open, half-open => open
@@ -95,7 +107,7 @@ local function close()
   set('open_for', OPEN_FIRST)
 end
 
-local function judge_breaker()
+local function judge_breaker(pending)
   local state, probe_at = breaker(now), get('probe_at', 0)
   -- Begun before the breaker last opened: it says nothing about now.
   local stale = started < get('opened_at', 0)
@@ -114,7 +126,7 @@ local function judge_breaker()
     open(math.min(get('open_for', OPEN_FIRST) * 2, OPEN_MAX))
   else
     tally(false)
-    if is_failing() then open(get('open_for', OPEN_FIRST)) end
+    if is_failing(pending) then open(get('open_for', OPEN_FIRST)) end
   end
 end
 
@@ -128,7 +140,7 @@ local function judge_rate()
     set('strain', strain - strain * GAIN)
     set('good_for', get('good_for', 0) + quiet)
     set('good_at', now)
-  elseif outcome == 'throttled' or outcome == 'overload' then
+  elseif outcome == 'throttled' then
     strain = strain + (1 - strain) * GAIN
     local cut_at = get('cut_at', 0)
     if strain > STRAIN_CUT and (cut_at == 0 or now - cut_at >= COOLDOWN) then
@@ -160,7 +172,7 @@ for i = 1, number() do
 end
 local count, open_elsewhere, places = others(now, instance)
 
-judge_breaker()
+judge_breaker(open_elsewhere + in_flight)
 judge_rate()
 if pause > 0 then
   set('paused_until', math.max(get('paused_until', 0), now + pause))

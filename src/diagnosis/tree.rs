@@ -54,6 +54,8 @@ pub struct Cause {
     pub asked_at: Vec<String>,
     /// The quota's owner is paged before anything else is done.
     pub pages_owner: bool,
+    /// What ends it for good, for whoever has it under control; may be empty.
+    pub lasting: String,
 }
 
 /// One branch of a decision.

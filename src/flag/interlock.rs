@@ -45,6 +45,13 @@ pub(super) fn ill_gate<'a>(evidence: &Evidence<'a>) -> Option<&'a str> {
     GATE_IS_ILL.contains(&confirmed.cause.as_str()).then_some(confirmed.cause.as_str())
 }
 
+/// The cause and how sure it is, when our own gate may be the refuser.
+fn suspected_gate<'a>(evidence: &Evidence<'a>) -> Option<(&'a str, Standing)> {
+    let verdict = evidence.verdict.filter(|verdict| verdict.standing >= Standing::Likely)?;
+    let cause = verdict.cause.as_str();
+    GATE_IS_ILL.contains(&cause).then_some((cause, verdict.standing))
+}
+
 /// The interlocks that these changes meet. An empty list means that none applies.
 #[must_use]
 pub fn interlocks(
@@ -61,8 +68,10 @@ pub fn interlocks(
     };
     let mut guards = Vec::new();
     if riskier(is_admission_strength) {
-        guards.extend(match ill_gate(evidence) {
-            Some(cause) if only_to_shadow(changes) => opening_an_ill_gate(&after, scopes, cause),
+        guards.extend(match suspected_gate(evidence) {
+            Some((cause, standing)) if only_to_shadow(changes) => {
+                opening_an_ill_gate(&after, scopes, cause, standing)
+            }
             _ => {
                 let mut guards = lowering_admission(&after, scopes);
                 guards.extend(one_step_at_a_time(&after, evidence.now));
@@ -95,10 +104,18 @@ fn only_to_shadow(changes: &[PlannedChange]) -> bool {
 
 /// The gate refuses what the provider would take: callers who repeat its refusals are a reason to open
 /// it, and none to wait. What must hold is that the provider is not overrun afterwards.
-fn opening_an_ill_gate(after: &After, scopes: &[Arc<Snapshot>], cause: &str) -> Vec<Guard> {
+fn opening_an_ill_gate(
+    after: &After,
+    scopes: &[Arc<Snapshot>],
+    cause: &str,
+    standing: Standing,
+) -> Vec<Guard> {
+    let is_confirmed = standing == Standing::Confirmed;
+    // Confirmation comes within seconds, or not at all.
+    let wait = if is_confirmed { "" } else { ", wait until it is confirmed" };
     let mut guards = vec![Guard {
-        text: format!("our own gate is the confirmed refuser: {cause}"),
-        holds: Some(true),
+        text: format!("our own gate is the confirmed refuser: {cause} {standing}{wait}"),
+        holds: Some(is_confirmed),
     }];
     guards.extend(retries_are_capped(after));
     guards.push(tokens_fit(scopes));

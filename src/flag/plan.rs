@@ -209,13 +209,20 @@ pub fn named(
         let known = PLANS.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
         PlanError::UnknownPlan { name: name.to_owned(), known }
     })?;
-    let changes = found
-        .changes
-        .iter()
-        .map(|(key, value)| {
-            Ok(Change { key: (*key).to_owned(), to: Some(flag(key)?.parse(value)?) })
+    // Where a flag is safer already than the plan wants it, the plan has nothing to say.
+    let is_safer = |def: &FlagDef, to: &FlagValue| {
+        table.get(def.key).is_some_and(|state| {
+            def.direction(&state.base, state.stored(), to) == Direction::Riskier
         })
-        .collect::<Result<Vec<_>, FlagError>>()?;
+    };
+    let mut changes = Vec::new();
+    for (key, value) in found.changes {
+        let def = flag(key)?;
+        let to = def.parse(value)?;
+        if !is_safer(def, &to) {
+            changes.push(Change { key: (*key).to_owned(), to: Some(to) });
+        }
+    }
     plan(name, table, &changes, evidence, terms)
 }
 

@@ -51,6 +51,8 @@ pub(super) struct CauseBlock {
     pub(super) asked_at: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) pages_owner: bool,
+    #[serde(default)]
+    pub(super) lasting: String,
 }
 
 /// Within which bounds a file may touch a flag.

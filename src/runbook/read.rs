@@ -229,6 +229,7 @@ impl<'a> Reader<'a> {
             feeds: block.feeds.iter().map(|id| id.get_ref().clone()).collect(),
             asked_at: block.asked_at.iter().map(|node| node.get_ref().clone()).collect(),
             pages_owner: block.pages_owner,
+            lasting: block.lasting.clone(),
         }
     }
 

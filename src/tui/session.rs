@@ -198,15 +198,7 @@ impl Wish {
     /// # Errors
     /// [`PlanError`] when there is nothing to change, or a flag or value does not exist.
     pub fn plan(&self, table: &FlagTable, request_id: String) -> Result<Plan, PlanError> {
-        let update = self.update.as_deref();
-        let verdict = update.and_then(|update| {
-            update.verdicts.iter().find(|verdict| Some(&verdict.scope) == self.scope.as_ref())
-        });
-        let evidence = Evidence {
-            scopes: update.map_or(&[], |update| &update.observation.scopes),
-            verdict: verdict.map(AsRef::as_ref),
-            now: update.map(|update| update.observation.wall),
-        };
+        let evidence = evidence(self.update.as_deref(), self.scope.as_deref());
         let terms = Terms { request_id, ..Terms::default() };
         match &self.want {
             Want::Named(name) => flag::named(name, table, &evidence, terms),
@@ -215,6 +207,19 @@ impl Wish {
             Want::Undo { name, changes } => flag::plan(name, table, changes, &evidence, terms)
                 .map(|plan| Plan { undo: true, ..plan }),
         }
+    }
+}
+
+/// What an update says about a scope, for plans.
+#[must_use]
+pub fn evidence<'a>(update: Option<&'a Update>, scope: Option<&str>) -> Evidence<'a> {
+    let verdict = update.and_then(|update| {
+        update.verdicts.iter().find(|verdict| Some(verdict.scope.as_str()) == scope)
+    });
+    Evidence {
+        scopes: update.map_or(&[], |update| &update.observation.scopes),
+        verdict: verdict.map(AsRef::as_ref),
+        now: update.map(|update| update.observation.wall),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::flag::{
     Change, Confirmation, FlagTable, Plan, Progress, Revision, Verify, confirmation,
 };
 use crate::signal::Mono;
+use crate::tui::app::settled::Served;
 
 /// Keys typed before a person can have seen the dialog are dropped.
 pub const TYPE_AHEAD: Duration = Duration::from_millis(300);
@@ -202,8 +203,9 @@ impl PlanDialog {
     /// Moves the focus forward or back.
     pub fn step_focus(&mut self, forward: bool) {
         let order: &[Focus] = if self.name_to_type().is_some() {
-            &[Focus::Cancel, Focus::Name, Focus::Apply, Focus::Reason]
+            &[Focus::Cancel, Focus::Name, Focus::Reason, Focus::Apply]
         } else {
+            // The usual way is the short one; the reason is filled in.
             &[Focus::Cancel, Focus::Apply, Focus::Reason]
         };
         let at = order.iter().position(|focus| *focus == self.focus).unwrap_or(0);
@@ -249,6 +251,8 @@ pub struct Flip {
     pub verify: Verify,
     /// How that stands.
     pub progress: Progress,
+    /// What people got before.
+    pub before: Served,
     /// A later flip of this session led back.
     pub undone: bool,
 }

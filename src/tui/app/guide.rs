@@ -100,7 +100,10 @@ impl Model {
             } else {
                 ""
             };
-            let say = format!("plan {key} = {to}{remark}");
+            let whole = self.plan_with(&key, &to).map_or_else(String::new, |offer| {
+                format!(", with all of {} ({})", offer.plan.name, offer.size())
+            });
+            let say = format!("plan {key} = {to}{whole}{remark}");
             let is_made = self.flags.table.is_none() || self.is_so(&key, &to);
             choices.push(Choice { say, state: None, does: Does::Plan { key, to }, goto: None });
             // What was not made has neither worked nor failed.
@@ -163,11 +166,49 @@ impl Model {
         first_step(library, &verdict.cause, self.facts()?, is_so)
     }
 
-    /// The flip that comes first, if a flip does.
+    /// Where the walk stands that somebody has begun along the runbook of the verdict's cause.
+    #[must_use]
+    pub fn walked_node(&self) -> Option<(&Book, &Node)> {
+        let verdict = self.verdict().filter(|verdict| verdict.standing >= Standing::Likely)?;
+        let walk = self.guide().filter(|walk| !walk.is_untouched())?;
+        let (book, node) = walk.position();
+        let book = self.guidance()?.library.book(book).filter(|book| book.id == verdict.cause)?;
+        Some((book, book.node(node)?))
+    }
+
+    /// The step that somebody is needed at: where the walk stands, else where the runbook begins.
+    #[must_use]
+    pub fn due_node(&self) -> Option<(&Book, &Node)> {
+        self.walked_node().or_else(|| self.first_node())
+    }
+
+    /// The flip that comes next, if a flip does.
     #[must_use]
     pub fn first_flip(&self) -> Option<FirstFlip> {
-        let (book, node) = self.first_node()?;
+        let (book, node) = self.due_node()?;
+        self.flip_at(book, node)
+    }
+
+    /// The flip that another cause has first which is confirmed beside the verdict's, where it may be
+    /// made: what is contained has a reason that is still there.
+    #[must_use]
+    pub fn flip_beside(&self) -> Option<(String, FirstFlip)> {
+        let verdict = self.verdict()?;
+        let guidance = self.guidance()?;
+        let is_so = |key: &str, to: &FlagValue| self.is_so(key, to);
+        let beside = verdict.also.iter().filter(|other| other.standing == Standing::Confirmed);
+        beside.map(|other| other.cause.as_str()).find_map(|cause| {
+            let (book, node) = first_step(&guidance.library, cause, self.facts()?, is_so)?;
+            let flip = self.flip_at(book, node)?;
+            flip.refused.is_none().then(|| (cause.to_owned(), flip))
+        })
+    }
+
+    fn flip_at(&self, book: &Book, node: &Node) -> Option<FirstFlip> {
         let Step::Action(action) = &node.step else { return None };
+        if self.is_so(&action.flag, &action.set) {
+            return None;
+        }
         let guard = self.facts()?.truth(&book.id, &action.guard);
         let refused = action.refusal(guard, |key, value| self.is_so(key, value));
         Some(FirstFlip {

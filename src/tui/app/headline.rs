@@ -5,6 +5,8 @@
 
 use crate::diagnosis::Verdict;
 use crate::ingest::SourceStatus;
+use crate::tui::app::flip::Flip;
+use crate::tui::app::settled::Remembered;
 use crate::tui::app::sources::is_down;
 use crate::tui::app::{Model, State, UNOBSERVED_AFTER_S};
 
@@ -36,6 +38,20 @@ pub enum Headline<'a> {
         /// The verdict.
         was: &'a Verdict,
     },
+    /// A flip was just made, and the signals are of both before and after it.
+    Settling {
+        /// The flip.
+        flip: &'a Flip,
+        /// The incident before it.
+        was: &'a Remembered,
+    },
+    /// Flips hold an incident down.
+    Held {
+        /// The incident.
+        was: &'a Remembered,
+        /// What the signals of now say.
+        verdict: &'a Verdict,
+    },
     /// The verdict stands.
     Verdict(&'a Verdict),
 }
@@ -48,7 +64,8 @@ impl Headline<'_> {
             Self::Connecting | Self::Undiagnosed(_) | Self::NoData { .. } | Self::Down { .. } => {
                 State::Unknown
             }
-            Self::Denied { .. } => State::Incident,
+            Self::Denied { .. } | Self::Settling { .. } => State::Incident,
+            Self::Held { .. } => State::Contained,
             Self::Verdict(verdict) => State::of(verdict),
         }
     }
@@ -71,8 +88,11 @@ impl Model {
         if age_s > UNOBSERVED_AFTER_S {
             return Headline::NoData { age_s, was: verdict };
         }
+        if let Some((flip, was)) = self.settling(verdict) {
+            return Headline::Settling { flip, was };
+        }
         if State::of(verdict) != State::Ok {
-            return Headline::Verdict(verdict);
+            return self.standing(verdict);
         }
         if self.word("breaker.state") == Some("open") {
             return Headline::Denied { why: "the breaker is open", was: verdict };
@@ -86,7 +106,12 @@ impl Model {
         let sources = self.shown().map_or(&[][..], |update| &update.observation.sources);
         match sources.iter().find(|source| is_down(source) && source.last_good.is_some()) {
             Some(source) => Headline::Down { source, was: Some(verdict) },
-            None => Headline::Verdict(verdict),
+            None => self.standing(verdict),
         }
+    }
+
+    fn standing<'a>(&'a self, verdict: &'a Verdict) -> Headline<'a> {
+        self.held(verdict)
+            .map_or(Headline::Verdict(verdict), |was| Headline::Held { was, verdict })
     }
 }

@@ -13,6 +13,7 @@ pub mod history;
 pub mod mode;
 pub mod offer;
 mod replay;
+pub mod settled;
 pub mod sources;
 mod update;
 pub mod walk;
@@ -202,6 +203,8 @@ pub struct Model {
     pub owners: Owners,
     /// The walks that were begun, by scope.
     pub guides: BTreeMap<String, Walk>,
+    /// The incident of each scope, as it was last confirmed.
+    pub incidents: BTreeMap<String, settled::Remembered>,
     /// A walk that was handed over and not opened yet.
     pub handed: Option<Walk>,
     /// Something visible has changed.
@@ -241,6 +244,7 @@ impl Model {
             person: "on-call".to_owned(),
             owners: Owners::default(),
             guides: BTreeMap::new(),
+            incidents: BTreeMap::new(),
             handed: None,
             dirty: true,
         }

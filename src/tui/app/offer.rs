@@ -1,8 +1,13 @@
 //! What the verdict's plan would still change, so that nothing is offered that is in force already.
 
-use crate::admission::{NamedPlan, PLANS, flag};
-use crate::tui::app::Model;
+use crate::admission::{Direction, FlagValue, NamedPlan, PLANS, flag};
+use crate::tui::app::{Model, State};
 use crate::tui::app::guide::FirstFlip;
+
+/// p95 of admitted requests above which a queue that stands is too patient.
+const PATIENT_ABOVE_S: f64 = 5.0;
+/// Fewer waiting requests than this are no queue.
+const STANDS_FROM: f64 = 1.0;
 
 /// The plan that the verdict offers, or one that a key opens.
 #[derive(Clone, Copy, Debug)]
@@ -54,14 +59,47 @@ impl Model {
     /// diagnosis.
     #[must_use]
     pub fn next(&self) -> Option<Next> {
+        if self.verdict().is_some_and(|verdict| State::of(verdict) == State::Contained) {
+            return self.contained_flip().map(|(_, flip)| Next::Flip(flip));
+        }
         let (offer, flip) = (self.offer(), self.first_flip());
+        // A walk that somebody has begun knows better what comes next than the first step does.
+        let offer = offer.filter(|_| self.walked_node().is_none());
         match (offer, flip) {
             (Some(offer), _) if !offer.is_in_force() => Some(Next::Plan(offer)),
             (_, Some(flip)) if flip.refused.is_none() => Some(Next::Flip(flip)),
-            (Some(offer), _) => Some(Next::Watch(offer)),
-            (None, Some(flip)) => Some(Next::Flip(flip)),
-            (None, None) => self.first_node().map(|(_, node)| Next::Step(node.title.clone())),
+            (Some(offer), _) if self.is_watched(offer.plan.name) => Some(Next::Watch(offer)),
+            (_, Some(flip)) => Some(Next::Flip(flip)),
+            (_, None) => self.due_node().map(|(_, node)| Next::Step(node.title.clone())),
         }
+    }
+
+    /// The flip that is worth a thought while demand is contained, and the cause that it is for where
+    /// that is another than the demand: one that is still there, or a queue that stands too long.
+    #[must_use]
+    pub fn contained_flip(&self) -> Option<(Option<String>, FirstFlip)> {
+        if let Some((cause, flip)) = self.flip_beside() {
+            return Some((Some(cause), flip));
+        }
+        let stands = self.number("queue_depth").is_some_and(|depth| depth >= STANDS_FROM);
+        let is_patient = self.number("latency_p95_s").is_some_and(|p95| p95 > PATIENT_ABOVE_S);
+        let flip = self.first_flip().filter(|flip| flip.refused.is_none());
+        flip.filter(|_| stands && is_patient).map(|flip| (None, flip))
+    }
+
+    /// Whether a flip of this plan is still being verified.
+    fn is_watched(&self, plan: &str) -> bool {
+        self.last_flip().is_some_and(|flip| flip.plan.name == plan && flip.is_pending())
+    }
+
+    /// The plan that this flip is a part of, where more of that plan is left to do.
+    #[must_use]
+    pub fn plan_with(&self, key: &str, to: &FlagValue) -> Option<Offer> {
+        let is_it = |(flag_key, value): &(&str, &str)| {
+            *flag_key == key && flag(key).and_then(|def| def.parse(value)).as_ref() == Ok(to)
+        };
+        let plan = PLANS.iter().find(|plan| plan.changes.iter().any(is_it))?;
+        self.offer_of(plan.name).filter(|offer| offer.left.is_some_and(|left| left > 1))
     }
 
     /// One of the plans that ship with weir, against the table that was read last.
@@ -69,11 +107,14 @@ impl Model {
     pub fn offer_of(&self, name: &str) -> Option<Offer> {
         let plan = PLANS.iter().find(|plan| plan.name == name)?;
         let left = self.flags.table.as_ref().map(|table| {
-            let is_stored = |key: &str, value: &str| {
-                let wanted = flag(key).and_then(|def| def.parse(value));
-                table.get(key).is_some_and(|flag| wanted.is_ok_and(|to| *flag.stored() == to))
+            let is_as_safe = |key: &str, value: &str| {
+                let found = flag(key).and_then(|def| Ok((def, def.parse(value)?)));
+                let stored = table.get(key).map(|flag| (&flag.base, flag.stored()));
+                found.ok().zip(stored).is_some_and(|((def, to), (base, stored))| {
+                    *stored == to || def.direction(base, stored, &to) == Direction::Riskier
+                })
             };
-            plan.changes.iter().filter(|(key, value)| !is_stored(key, value)).count()
+            plan.changes.iter().filter(|(key, value)| !is_as_safe(key, value)).count()
         });
         Some(Offer { plan, left })
     }

@@ -123,6 +123,8 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     }
     model.latest = Some(update);
     follow_walk(model);
+    model.remember();
+    dialog::reguard(model);
     guide::observe(model, now);
     model.dirty = true;
     verify(model, None, now)
@@ -218,6 +220,7 @@ fn flags(model: &mut Model, result: Result<FlagTable, String>, now: Mono) -> Vec
             let effects = verify(model, Some(&table), now);
             model.flags.error = None;
             model.flags.table = Some(table);
+            dialog::reguard(model);
             effects
         }
         Err(why) => {
@@ -292,8 +295,10 @@ fn stored(
     let verify = Verify::of(&plan, now);
     let progress = Progress::Pending { left: verify.deadline().saturating_since(now) };
     let at = model.wall;
+    let before = model.served();
     model.flips.push(Flip {
         undone,
+        before,
         plan,
         back,
         revision,

@@ -6,10 +6,11 @@ use crate::flag::Progress;
 use crate::ingest::SourceStatus;
 use crate::tui::app::Model;
 use crate::tui::app::flip::Flip;
+use crate::tui::app::settled::Served;
 use crate::tui::app::sources::{is_down, short_error};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::alerts;
-use crate::tui::view::format::{clock, cut_words, span};
+use crate::tui::view::format::{clock, cut_words, percent, seconds, span};
 
 /// Sources that are down have a line each up to so many.
 const DOWN_MAX: usize = 3;
@@ -104,6 +105,9 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         Progress::Pending { left } => {
             (Role::Accent, format!("verifying, {} left", span(left.as_secs_f64())))
         }
+        Progress::Verified if model.served().is_less_than(&flip.before) => {
+            (Role::Warn, "in effect, but FEWER ARE SERVED: u plans the way back".to_owned())
+        }
         Progress::Verified => (Role::Ok, "VERIFIED".to_owned()),
         Progress::Failed { why } => (Role::Crit, format!("FAILED: {why}")),
         Progress::Unknown { why } => (Role::Unknown, format!("UNKNOWN: {why}")),
@@ -111,5 +115,21 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
     let reach =
         flip.reach.map_or_else(|| "?".to_owned(), |reach| format!("{}/{}", reach.on, reach.of));
     let (name, revision) = (&flip.plan.name, flip.revision);
-    (role, format!("{name} r{revision} in use {reach}, {state}   attempts/original {now}"))
+    let served = people(flip, &model.served());
+    (role, format!("{name} r{revision} in use {reach}, {state}   {served}attempts/original {now}"))
+}
+
+/// What people get, before the flip and now.
+fn people(flip: &Flip, now: &Served) -> String {
+    let word = |value: Option<f64>, format: fn(f64) -> String| {
+        value.map_or_else(|| "?".to_owned(), format)
+    };
+    let before = &flip.before;
+    format!(
+        "served {} -> {}  p95 {} -> {}  ",
+        word(before.share, percent),
+        word(now.share, percent),
+        word(before.p95_s, seconds),
+        word(now.p95_s, seconds)
+    )
 }

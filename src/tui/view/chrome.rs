@@ -80,6 +80,18 @@ pub fn judgement(model: &Model) -> Judgement {
             was = Some(format!("though the verdict is {}", last.cause));
             why.to_owned()
         }
+        Headline::Settling { flip, was: incident } => {
+            let left = span(model.settles_in(flip).as_secs_f64().ceil());
+            rest.push(format!("{} r{} settles, {left} left", flip.plan.name, flip.revision));
+            incident.cause.clone()
+        }
+        Headline::Held { was: incident, verdict } => {
+            rest = standing(model, verdict);
+            match State::of(verdict) {
+                State::Ok => format!("{}  held by flips", incident.cause),
+                _ => format!("{}  held, now {}", incident.cause, verdict.cause),
+            }
+        }
         Headline::Verdict(verdict) => {
             rest = standing(model, verdict);
             format!("{}  {}", verdict.cause, verdict.standing)

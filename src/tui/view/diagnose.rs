@@ -174,13 +174,13 @@ fn answer(
     let head = format!(" {number} ");
     let room = width.saturating_sub(head.len() + mark.width() + 3);
     let strong = look.style(Role::Strong);
-    let beside = room.saturating_sub(branch.chars().count() + 1);
+    let beside = room.saturating_sub(branch.chars().count() + 3);
     let fits = question.chars().count() <= beside || beside >= QUESTION_MIN;
     let indent = " ".repeat(head.len());
     let asked = cut_words(question, if fits { beside } else { room }, look.glyphs.ellipsis);
     let mut first = vec![Span::raw(head), Span::raw(asked)];
     if fits {
-        first.push(Span::styled(format!(" {branch}"), strong));
+        first.push(Span::styled(format!(" {} {branch}", look.glyphs.arrow), strong));
     }
     let used: usize = first.iter().map(Span::width).sum();
     let pad = width.saturating_sub(used + mark.width() + 1);

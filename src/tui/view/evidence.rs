@@ -85,6 +85,7 @@ impl Asked {
         match value {
             None => "?".to_owned(),
             Some(value) if self.is_share => percent(value),
+            Some(value) if value != 0.0 && value.abs() < 0.01 => exact(value),
             Some(value) if value.abs() < 9.995 => format!("{value:.2}"),
             Some(value) => short(value),
         }

@@ -3,16 +3,13 @@
 use ratatui::text::{Line, Span};
 
 use crate::diagnosis::Verdict;
+use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
 use crate::tui::app::offer::Next;
+use crate::tui::app::settled::Remembered;
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds};
-
-/// p95 of admitted requests above which a queue that stands is too patient.
-const PATIENT_ABOVE_S: f64 = 5.0;
-/// Fewer waiting requests than this are no queue.
-const STANDS_FROM: f64 = 1.0;
 
 /// A first step in fewer cells than this says nothing.
 const FIRST_MIN: usize = 8;
@@ -41,11 +38,16 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
             spans.push(key("d", look));
             spans.push(Span::raw(" diagnose: the verdict does not fit the numbers"));
         }
+        (Headline::Settling { flip, .. }, _) => {
+            let text = format!("wait: the signals are of before and after {}", flip.plan.name);
+            spans.push(Span::raw(text));
+        }
+        (Headline::Held { was, verdict }, _) => spans.extend(held(model, was, verdict, look)),
         (_, State::Ok) => spans.push(Span::raw(calm(model))),
         (_, State::Unknown) => {
             spans.extend([key("d", look), Span::raw(" diagnose: see what is missing")]);
         }
-        (_, State::Contained) => spans.push(Span::raw(contained(model))),
+        (_, State::Contained) => spans.extend(contained(model, look)),
         (_, State::Incident) => spans.extend(incident(model, look, width)),
     }
     if model.read_only {
@@ -70,7 +72,10 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         let name = Span::styled(offer.plan.name, strong);
         return vec![name, Span::raw(format!(" applied, watching: {}", watched(model)))];
     }
-    let page = model.verdict().filter(|verdict| verdict.pages_owner);
+    // Who has gone on along the runbook has paged already.
+    let page = model
+        .verdict()
+        .filter(|verdict| verdict.pages_owner && model.walked_node().is_none());
     let mut spans = Vec::new();
     if let Some(verdict) = page {
         let first = format!("{}, then ", model.owners.page(&verdict.scope));
@@ -125,16 +130,54 @@ fn calm(model: &Model) -> String {
     format!("nothing now; flips are in place: {} = {}{until}{more} (f)", first.key, first.stored())
 }
 
-/// Shedding is what the gate is for; only a queue that stands too long is worth a flip.
-fn contained(model: &Model) -> String {
-    let stands = model.number("queue_depth").is_some_and(|depth| depth >= STANDS_FROM);
-    match model.number("latency_p95_s") {
-        Some(p95) if stands && p95 > PATIENT_ABOVE_S => {
-            let p95 = seconds(p95);
-            format!("shedding is intended. p95 {p95}: lower queue.max_age_s to shed sooner (f)")
+/// Shedding is what the gate is for. What is worth a flip: a cause that is still there beside it, and a
+/// queue that stands too long.
+fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
+    let open = |flip: &FirstFlip, why: String| {
+        let flip = Span::styled(format!("{} = {}", flip.key, flip.to), look.style(Role::Strong));
+        vec![Span::raw(format!("{why}: ")), flip, Span::raw(" ("), key("d, Enter", look), Span::raw(")")]
+    };
+    match model.contained_flip() {
+        Some((Some(cause), flip)) => open(&flip, format!("{cause} is still there")),
+        Some((None, flip)) => {
+            let p95 = model.number("latency_p95_s").map_or_else(String::new, seconds);
+            open(&flip, format!("shedding is intended, p95 {p95}; to refuse sooner"))
         }
-        _ => "shedding is intended: demand is above the quota".to_owned(),
+        None => {
+            let text = "shedding is intended: demand is above the quota; buy, borrow or reduce (d, l)";
+            vec![Span::raw(text)]
+        }
     }
+}
+
+/// What flips hold down is still there: what ends it, and what happens when their time is up.
+fn held(
+    model: &Model,
+    was: &Remembered,
+    verdict: &Verdict,
+    look: &Appearance,
+) -> Vec<Span<'static>> {
+    if State::of(verdict) == State::Contained && model.contained_flip().is_some() {
+        return contained(model, look);
+    }
+    let lasting = model
+        .guidance()
+        .and_then(|guide| guide.library.cause(&was.cause))
+        .map(|cause| cause.lasting.clone())
+        .filter(|lasting| !lasting.is_empty());
+    let for_good = lasting.unwrap_or_else(|| "find what began it (d, l)".to_owned());
+    let mut spans = vec![Span::raw("for good: "), Span::styled(for_good, look.style(Role::Strong))];
+    spans.extend(until(model).map(|text| Span::raw(format!("; {text}"))));
+    spans
+}
+
+/// Until when the newest flips hold, and what is so afterwards.
+fn until(model: &Model) -> Option<String> {
+    let flags = &model.flags.table.as_ref()?.flags;
+    let timed = flags.iter().filter(|flag| flag.stored() != &flag.base);
+    let next = timed.filter(|flag| flag.expires.is_some()).min_by_key(|flag| flag.expires)?;
+    let at = clock(next.expires?, model.zone);
+    Some(format!("{} = {} until {at}, base {}", next.key, next.stored(), next.base))
 }
 
 /// The last line of a diagnosis.
@@ -162,12 +205,15 @@ pub fn of_diagnosis(
         }
         _ => match State::of(verdict) {
             State::Ok => calm(model),
-            State::Contained => contained(model),
+            State::Contained => {
+                spans.extend(contained(model, look));
+                String::new()
+            }
             State::Unknown if verdict.cause == "insufficient-evidence" => {
                 "get the missing signals; nothing is offered on a guess".to_owned()
             }
             State::Unknown | State::Incident => {
-                if verdict.pages_owner {
+                if verdict.pages_owner && model.walked_node().is_none() {
                     let page = format!("{}, then ", model.owners.page(&verdict.scope));
                     spans.push(Span::styled(page, look.style(Role::Strong)));
                 }

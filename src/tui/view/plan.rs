@@ -319,7 +319,10 @@ fn answer(
     let (role, rows) = match &dialog.stage {
         Stage::Review => match dialog.blocked() {
             Some(why) => (Role::Warn, vec![format!("Apply is locked: {why}")]),
-            None => (Role::Ok, vec!["Apply is ready: Tab, then Enter".to_owned()]),
+            None if dialog.focus == Focus::Apply => {
+                (Role::Ok, vec!["Apply is ready: Enter sends it".to_owned()])
+            }
+            None => (Role::Ok, vec!["Apply is ready: Tab to it, then Enter".to_owned()]),
         },
         Stage::Sending { since } => {
             let waited = model.now.saturating_since(*since).as_secs_f64();

@@ -1,13 +1,13 @@
 //! Plans: wishing for one, showing it, sending it, and learning what became of it.
 
 use crate::admission::FlagValue;
-use crate::flag::{Change, FlagTable, Plan, Settled};
+use crate::flag::{Change, FlagTable, Plan, Settled, interlocks};
 use crate::signal::Mono;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage};
 use crate::tui::app::mode::Mode;
 use crate::tui::app::update::toast;
 use crate::tui::app::{Effect, Model};
-use crate::tui::session::{Want, Wish};
+use crate::tui::session::{Want, Wish, evidence};
 use crate::tui::theme::Role;
 
 /// Asks for a plan, and waits for it on the screen.
@@ -42,6 +42,21 @@ pub const UNDO: &str = "undo ";
 pub fn marked_with(model: &Model, key: &str, to: FlagValue) -> Vec<Change> {
     let others = model.flags.marked.iter().filter(|change| change.key != key).cloned();
     others.chain([Change { key: key.to_owned(), to: Some(to) }]).collect()
+}
+
+/// Asks the interlocks of a plan that is being read again: evidence moves on, the focus does not.
+pub fn reguard(model: &mut Model) {
+    let found = model.flags.table.clone().zip(model.latest.clone());
+    let Some((table, update)) = found else { return };
+    let scope = model.scope().map(str::to_owned);
+    for mode in &mut model.modes {
+        let Mode::Plan(dialog) = mode else { continue };
+        // A table that has moved on is a conflict, and not for a guard to say.
+        if dialog.stage == Stage::Review && table.revision == dialog.plan.revision {
+            let evidence = evidence(Some(&update), scope.as_deref());
+            dialog.plan.guards = interlocks(&dialog.plan.changes, &table, &evidence);
+        }
+    }
 }
 
 /// A plan was made: shows it, unless the person has gone on.

@@ -79,6 +79,9 @@ pub fn plan_first(model: &mut Model, flip: FirstFlip) -> Vec<Effect> {
         toast(model, Role::Warn, why);
         return Vec::new();
     }
+    if let Some(offer) = model.plan_with(&flip.key, &flip.to) {
+        return dialog::named(model, offer.plan.name);
+    }
     let changes = vec![Change { key: flip.key.clone(), to: Some(flip.to) }];
     dialog::wish(model, Want::Changes { name: flip.key, changes })
 }
@@ -134,6 +137,9 @@ pub fn take(model: &mut Model, now: Mono) -> Vec<Effect> {
             if let Some(why) = model.flip_refused() {
                 toast(model, Role::Warn, why);
                 return Vec::new();
+            }
+            if let Some(offer) = model.plan_with(&key, &to) {
+                return dialog::named(model, offer.plan.name);
             }
             let changes = vec![Change { key: key.clone(), to: Some(to) }];
             return dialog::wish(model, Want::Changes { name: key, changes });

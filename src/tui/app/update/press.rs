@@ -37,6 +37,12 @@ pub fn key(model: &mut Model, event: KeyEvent, now: Mono) -> Vec<Effect> {
     if let Some(action) = resolve(model, model.mode().context(), pressed) {
         return act(model, action, now);
     }
+    if field(model).is_none()
+        && matches!(model.mode(), Mode::Plan(dialog) if dialog.stage == Stage::Review)
+        && matches!(event.code, KeyCode::Char(_))
+    {
+        toast(model, Role::Warn, "nothing is typed there: Tab moves to a field");
+    }
     type_into(model, event);
     Vec::new()
 }

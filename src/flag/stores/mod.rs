@@ -1,8 +1,11 @@
 //! The back-ends: where flags really live. Each says what it cannot do and never guesses an outcome.
 
+mod etcd;
 mod http;
+mod json_value;
 mod layer;
 mod weir_admin;
 
+pub use etcd::{Etcd, EtcdLogin};
 pub use http::{TIMEOUT, Token};
 pub use weir_admin::{WeirAdmin, apply_body};

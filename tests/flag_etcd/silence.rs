@@ -1,0 +1,152 @@
+//! A server that is dead, and one that falls silent in the middle of a change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weir::admission::Settings;
+use weir::flag::{
+    self, Author, Capabilities, Conclusion, Etcd, EtcdLogin, FlagEvent, FlagTable, Flip, FlipLog,
+    Intent, Outcome, Plan, Store, StoreError,
+};
+
+use crate::etcd_server::EtcdServer;
+use crate::store_plans::{author, plan};
+use crate::support::{apply, events, store, table};
+
+#[tokio::test]
+async fn a_dead_server_is_unreachable_and_nothing_was_sent() {
+    let mut server = EtcdServer::start();
+    let store = store(&server);
+    let change = plan(&table(&store).await, &["retry.max_attempts=1"]);
+    server.kill();
+    let error = store.list().await.expect_err("dead");
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+    let outcome = store.apply(&change, &author("alice")).await;
+    let Outcome::Refused { why } = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("nothing was sent"), "{why}");
+    server.restart();
+    apply(&store, &change, "alice").await;
+}
+
+/// Stands before etcd and freezes it when a change comes, which is delivered all the same.
+async fn freezing_at_a_change(server: Arc<EtcdServer>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let armed = Arc::new(AtomicBool::new(true));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(relay(client, Arc::clone(&server), Arc::clone(&armed)));
+        }
+    });
+    url
+}
+
+async fn relay(client: TcpStream, server: Arc<EtcdServer>, armed: Arc<AtomicBool>) {
+    let Ok(etcd) = TcpStream::connect(server.address()).await else { return };
+    let ((mut from_client, mut to_client), (mut from_etcd, mut to_etcd)) =
+        (client.into_split(), etcd.into_split());
+    tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut from_etcd, &mut to_client).await;
+    });
+    let mut request = vec![0; 1 << 16];
+    let mut sent = Vec::new();
+    while let Ok(length @ 1..) = from_client.read(&mut request).await {
+        sent.extend_from_slice(&request[..length]);
+        let is_change = sent.windows(11).any(|part| part == b"request_put");
+        if is_change && armed.swap(false, Ordering::SeqCst) {
+            server.freeze();
+            // Nobody has to wait for a time-out that will certainly come.
+            tokio::time::pause();
+        }
+        if to_etcd.write_all(&request[..length]).await.is_err() {
+            return;
+        }
+    }
+    // The client has given up. The way to etcd stays open: what is under way arrives.
+    std::future::pending::<()>().await;
+}
+
+/// The store of a person who watches: etcd thaws after the first read that failed.
+struct Watched {
+    store: Etcd,
+    server: Arc<EtcdServer>,
+    unknown: AtomicU32,
+    failed_reads: AtomicU32,
+}
+
+impl Store for Watched {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {
+        Box::pin(async move {
+            let read = self.store.list().await;
+            if read.is_err() {
+                self.failed_reads.fetch_add(1, Ordering::SeqCst);
+                self.server.thaw();
+                tokio::time::resume();
+            }
+            read
+        })
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let outcome = self.store.apply(plan, author).await;
+            if matches!(outcome, Outcome::Unknown { .. }) {
+                self.unknown.fetch_add(1, Ordering::SeqCst);
+            }
+            outcome
+        })
+    }
+
+    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
+        self.store.events(since)
+    }
+}
+
+struct NoLog;
+
+impl FlipLog for NoLog {
+    fn intent(&self, _: &Intent) -> Result<Option<String>, String> {
+        Ok(Some("journal:1:hash".to_owned()))
+    }
+
+    fn conclusion(&self, _: &Conclusion) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_ghost_write_is_unknown_until_two_reads_agree() {
+    let server = Arc::new(EtcdServer::start());
+    let url = freezing_at_a_change(Arc::clone(&server)).await;
+    let store = Etcd::new(&url, EtcdLogin::None, "prod", Settings::default()).expect("good");
+    let shown = table(&store).await;
+    let watched = Arc::new(Watched {
+        store,
+        server,
+        unknown: AtomicU32::new(0),
+        failed_reads: AtomicU32::new(0),
+    });
+    let change = plan(&shown, &["retry.max_attempts=1"]);
+    let request_id = change.request_id.clone();
+    let flip = Flip::new(change, &shown, author("alice"), &[]).expect("allowed");
+    let report =
+        flag::carry_out(flip, Arc::clone(&watched) as Arc<dyn Store>, Arc::new(NoLog)).await;
+    assert_eq!(watched.unknown.load(Ordering::SeqCst), 1, "the answer was lost");
+    assert_eq!(watched.failed_reads.load(Ordering::SeqCst), 1);
+    assert_eq!(report.end.word(), "applied", "{}", report.end.say());
+    let history = events(&watched.store).await;
+    assert_eq!(history.len(), 1, "sent once");
+    assert_eq!(history[0].request_id, Some(request_id));
+    assert_eq!(history[0].anchor.as_deref(), Some("journal:1:hash"));
+}

@@ -1,4 +1,4 @@
-//! A server that is dead, and one that falls silent in the middle of a change.
+//! A server that is dead, and what can happen in the middle of a change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,8 +13,8 @@ use weir::flag::{
 };
 
 use crate::etcd_server::EtcdServer;
-use crate::store_plans::{author, plan};
-use crate::support::{apply, events, store, table};
+use crate::store_plans::{author, plan, timed};
+use crate::support::{apply, by, events, store, table};
 
 #[tokio::test]
 async fn a_dead_server_is_unreachable_and_nothing_was_sent() {
@@ -31,21 +31,32 @@ async fn a_dead_server_is_unreachable_and_nothing_was_sent() {
     apply(&store, &change, "alice").await;
 }
 
-/// Stands before etcd and freezes it when a change comes, which is delivered all the same.
-async fn freezing_at_a_change(server: Arc<EtcdServer>) -> String {
+/// What happens between weir's read and its change.
+type Between = Arc<dyn Fn(&EtcdServer) + Send + Sync>;
+
+/// Stands before etcd. When the first change comes, `between` happens, and then it is delivered.
+async fn at_a_change(server: &Arc<EtcdServer>, between: Between) -> Etcd {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let (address, server) = (server.address(), Arc::clone(server));
     let armed = Arc::new(AtomicBool::new(true));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(relay(client, Arc::clone(&server), Arc::clone(&armed)));
+            let (server, armed, between) =
+                (Arc::clone(&server), Arc::clone(&armed), Arc::clone(&between));
+            let at_once = move || {
+                if armed.swap(false, Ordering::SeqCst) {
+                    between(&server);
+                }
+            };
+            let Ok(etcd) = TcpStream::connect(&address).await else { return };
+            tokio::spawn(relay(client, etcd, at_once));
         }
     });
-    url
+    Etcd::new(&url, EtcdLogin::None, "prod", Settings::default()).expect("a good address")
 }
 
-async fn relay(client: TcpStream, server: Arc<EtcdServer>, armed: Arc<AtomicBool>) {
-    let Ok(etcd) = TcpStream::connect(server.address()).await else { return };
+async fn relay(client: TcpStream, etcd: TcpStream, at_a_change: impl Fn()) {
     let ((mut from_client, mut to_client), (mut from_etcd, mut to_etcd)) =
         (client.into_split(), etcd.into_split());
     tokio::spawn(async move {
@@ -55,11 +66,8 @@ async fn relay(client: TcpStream, server: Arc<EtcdServer>, armed: Arc<AtomicBool
     let mut sent = Vec::new();
     while let Ok(length @ 1..) = from_client.read(&mut request).await {
         sent.extend_from_slice(&request[..length]);
-        let is_change = sent.windows(11).any(|part| part == b"request_put");
-        if is_change && armed.swap(false, Ordering::SeqCst) {
-            server.freeze();
-            // Nobody has to wait for a time-out that will certainly come.
-            tokio::time::pause();
+        if sent.windows(11).any(|part| part == b"request_put") {
+            at_a_change();
         }
         if to_etcd.write_all(&request[..length]).await.is_err() {
             return;
@@ -67,6 +75,23 @@ async fn relay(client: TcpStream, server: Arc<EtcdServer>, armed: Arc<AtomicBool
     }
     // The client has given up. The way to etcd stays open: what is under way arrives.
     std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn an_edit_between_read_and_change_is_a_conflict() {
+    let server = Arc::new(EtcdServer::start());
+    let between: Between = Arc::new(|server| {
+        server.ctl(&["put", "/weir/prod/flag/queue.max_depth", "9"]);
+    });
+    let store = at_a_change(&server, between).await;
+    let seen = table(&store).await;
+    let change = timed(&seen, &["retry.max_attempts=3"], Some(600));
+    let outcome = store.apply(&change, &author("alice")).await;
+    let Outcome::Conflict { current } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(by(&current, "queue.max_depth"), Some("outside"));
+    assert_eq!(current, table(&store).await);
+    assert!(events(&store).await.is_empty(), "nothing was stored");
+    assert_eq!(server.ctl(&["lease", "list"]).trim(), "found 0 leases", "its timer is given back");
 }
 
 /// The store of a person who watches: etcd thaws after the first read that failed.
@@ -128,8 +153,12 @@ impl FlipLog for NoLog {
 #[tokio::test]
 async fn a_ghost_write_is_unknown_until_two_reads_agree() {
     let server = Arc::new(EtcdServer::start());
-    let url = freezing_at_a_change(Arc::clone(&server)).await;
-    let store = Etcd::new(&url, EtcdLogin::None, "prod", Settings::default()).expect("good");
+    let between: Between = Arc::new(|server| {
+        server.freeze();
+        // Nobody has to wait for a time-out that will certainly come.
+        tokio::time::pause();
+    });
+    let store = at_a_change(&server, between).await;
     let shown = table(&store).await;
     let watched = Arc::new(Watched {
         store,

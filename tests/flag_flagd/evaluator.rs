@@ -12,7 +12,7 @@ use crate::store_plans::plan;
 use crate::{apply, folder, store, table};
 
 /// The longest that the evaluator may take to say something.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A Python that has the evaluator: the one of the environment, or any that is there.
 async fn python() -> PathBuf {

@@ -227,10 +227,21 @@ async fn an_edit_past_weir_conflicts_and_is_shown() {
     assert!(revision > again.revision && revision > edited.revision);
     assert_eq!(by(&table(&store).await, KEY), Some("outside"));
 
+    for depth in 20..30 {
+        let before = table(&store).await.get("queue.max_depth").map(|flag| flag.stored().clone());
+        let before = before.expect("flag of the table");
+        edit(&format!("\"override\": {before}"), &format!("\"override\": {depth}"));
+        assert!(table(&store).await.revision > revision, "larger than what weir wrote");
+    }
+    let last = table(&store).await;
+    assert_eq!(by(&last, "queue.max_depth"), Some("outside"));
+    let later = apply(&store, &plan(&last, &["retry.owner=base"]), "bob").await;
+    assert!(later > last.revision, "and smaller than what it writes next");
+
     // Layout, and flags of others, are no change of these.
     let compact = value(&path).to_string().replacen('{', "{\"x\": 1,", 1);
     fs::write(&path, compact).expect("the disk is there");
-    assert_eq!(table(&store).await.revision, revision);
+    assert_eq!(table(&store).await.revision, later);
 }
 
 #[tokio::test]

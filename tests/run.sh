@@ -44,7 +44,24 @@ if ! command -v redis-server >/dev/null; then
     export PATH="$PWD/$unpacked/usr/bin:$PATH"
 fi
 
-# The real OpenAI SDK, for the test that drives the gateway with it.
+# etcd, for the tests of flags that live in it; unpacked, not installed, as above.
+servers=(etcd etcdctl)
+if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
+    unpacked=target/ci-etcd
+    if [ ! -x "$unpacked/usr/bin/etcdctl" ]; then
+        "${sudo[@]}" apt-get update -q
+        mkdir -p "$unpacked"
+        (
+            cd "$unpacked"
+            apt-get download -q etcd-server etcd-client
+            for package in *.deb; do dpkg-deb -x "$package" .; done
+        )
+    fi
+    export PATH="$PWD/$unpacked/usr/bin:$PATH"
+fi
+
+# The real OpenAI SDK, for the test that drives the gateway with it; the real flagd evaluator, for the
+# test that reads with it what weir wrote.
 venv=target/ci-venv
 if [ ! -x "$venv/bin/python" ]; then
     if ! python3 -c 'import ensurepip' 2>/dev/null; then
@@ -54,6 +71,8 @@ if [ ! -x "$venv/bin/python" ]; then
     python3 -m venv "$venv"
 fi
 "$venv/bin/python" -c 'import openai' 2>/dev/null || "$venv/bin/pip" install -q openai
+"$venv/bin/python" -c 'import openfeature.contrib.provider.flagd' 2>/dev/null ||
+    "$venv/bin/pip" install -q openfeature-provider-flagd
 export WEIR_TEST_PYTHON="$PWD/$venv/bin/python"
 
 cargo test --locked "$@"

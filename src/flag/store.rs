@@ -176,6 +176,14 @@ pub enum StoreError {
         /// In the store's words, or what to do.
         why: String,
     },
+    /// A file that holds flags is not there, or not readable.
+    #[error("the flag file `{path}` {why}")]
+    File {
+        /// As it was given.
+        path: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// The answer is not what the API promises.
     #[error("{store} answered {what} in a form that this weir does not know: {why}")]
     Malformed {

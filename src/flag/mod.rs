@@ -33,7 +33,7 @@ pub use plan::{
 pub use store::{
     Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
 };
-pub use stores::{TIMEOUT, Token, WeirAdmin, apply_body};
+pub use stores::{TIMEOUT, Token, Unleash, UnleashPlace, WeirAdmin, apply_body};
 pub use types::{
     Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
 };

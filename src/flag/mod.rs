@@ -33,7 +33,10 @@ pub use plan::{
 pub use store::{
     Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
 };
-pub use stores::{TIMEOUT, Token, Unleash, UnleashPlace, WeirAdmin, apply_body};
+pub use stores::{
+    EnvoyFlag, EnvoyFlagError, EnvoyRuntime, EnvoyValue, TIMEOUT, Token, Unleash, UnleashPlace,
+    WeirAdmin, apply_body,
+};
 pub use types::{
     Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
 };

@@ -12,8 +12,8 @@ use weir::flag::{
     Outcome, Partly, Plan, Store, StoreError, Token, Unleash, UnleashPlace,
 };
 
-use crate::proxy::Proxy;
 use crate::server::{ADMIN, ENVIRONMENT, SDK, server};
+use crate::stepping_proxy::{Pass, Proxy};
 use crate::support::{World, alice, alone, assert_clean, plan, refusal, set, shown, store, table};
 
 #[tokio::test]
@@ -27,6 +27,7 @@ async fn a_plan_that_stops_half_way_says_where() {
             if change == 3 {
                 server.send("DELETE", &archived, None).await;
             }
+            Pass::On
         }
         .boxed()
     });
@@ -140,6 +141,7 @@ async fn a_write_that_lands_after_it_was_given_up_is_found() {
                     server().thaw();
                 });
             }
+            Pass::On
         }
         .boxed()
     });

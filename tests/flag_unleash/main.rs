@@ -1,8 +1,9 @@
 //! Flags in a real Unleash: what is read, what is written, and what is said when it goes wrong.
 
 mod ill;
-mod proxy;
 mod racing;
 mod server;
+#[path = "../stepping_proxy/mod.rs"]
+mod stepping_proxy;
 mod support;
 mod values;

@@ -6,8 +6,8 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use weir::flag::{Outcome, Store as _, Unleash};
 
-use crate::proxy::Proxy;
 use crate::server::ADMIN;
+use crate::stepping_proxy::{Pass, Proxy};
 use crate::support::{World, alice, assert_clean, dropping, plan, set, shown, store, table};
 
 #[tokio::test]
@@ -32,7 +32,11 @@ async fn who_is_faster_between_read_and_write_is_a_conflict_too() {
     let other = Arc::clone(&store_of_bob);
     let proxy = Proxy::start(world.server.url(), move |_| {
         let other = Arc::clone(&other);
-        async move { assert_clean(&set(&*other, &["retry.max_attempts=4"]).await) }.boxed()
+        async move {
+            assert_clean(&set(&*other, &["retry.max_attempts=4"]).await);
+            Pass::On
+        }
+        .boxed()
     });
     let proxy = proxy.await;
     let admin = store(proxy.url(), &world.prefix, ADMIN, None);

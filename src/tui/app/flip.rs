@@ -15,6 +15,8 @@ use crate::flag::{
 use crate::signal::Mono;
 use crate::tui::app::settled::Served;
 
+/// For so long fewer must be served: what waits in a queue is served a little later.
+const FEWER_FOR: Duration = Duration::from_secs(20);
 /// Keys typed before a person can have seen the dialog are dropped.
 pub const TYPE_AHEAD: Duration = Duration::from_millis(300);
 
@@ -203,7 +205,7 @@ impl PlanDialog {
     /// Moves the focus forward or back.
     pub fn step_focus(&mut self, forward: bool) {
         let order: &[Focus] = if self.name_to_type().is_some() {
-            &[Focus::Cancel, Focus::Name, Focus::Reason, Focus::Apply]
+            &[Focus::Cancel, Focus::Name, Focus::Apply, Focus::Reason]
         } else {
             // The usual way is the short one; the reason is filled in.
             &[Focus::Cancel, Focus::Apply, Focus::Reason]
@@ -253,6 +255,8 @@ pub struct Flip {
     pub progress: Progress,
     /// What people got before.
     pub before: Served,
+    /// Since when clearly fewer are served.
+    pub fewer_since: Option<Mono>,
     /// A later flip of this session led back.
     pub undone: bool,
 }
@@ -278,6 +282,18 @@ impl Flip {
             reach = Some(Reach { on: before.on.min(on), of: before.of.max(of) });
         }
         self.reach = reach.filter(|reach| reach.of > 0);
+    }
+
+    /// Takes note of what people get now.
+    pub fn compare(&mut self, now: &Served, at: Mono) {
+        let since = self.fewer_since.filter(|_| now.is_less_than(&self.before));
+        self.fewer_since = since.or_else(|| now.is_less_than(&self.before).then_some(at));
+    }
+
+    /// Whether clearly fewer have been served for long enough to mean it.
+    #[must_use]
+    pub fn serves_fewer(&self, at: Mono) -> bool {
+        self.fewer_since.is_some_and(|since| at.saturating_since(since) >= FEWER_FOR)
     }
 
     /// Whether the effect is still waited for.

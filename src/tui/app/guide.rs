@@ -142,8 +142,9 @@ impl Model {
         let is_so =
             |choice: &Choice| matches!(&choice.does, Does::Plan { key, to } if self.is_so(key, to));
         if choices.first().is_some_and(is_so) {
-            let worked = choices.get(1).is_some_and(|one| one.state == Some(Truth::True.word()));
-            return if worked { 1 } else { 2.min(choices.len() - 1) };
+            // What is not told yet is nobody's to answer: Enter does nothing there.
+            let told = |one: &Choice| one.state == Some(Truth::True.word());
+            return choices.iter().position(told).unwrap_or(0);
         }
         place(&|choice| choice.does == Does::Advance).or_else(|| place(&open)).unwrap_or(0)
     }
@@ -197,7 +198,8 @@ impl Model {
         let guidance = self.guidance()?;
         let is_so = |key: &str, to: &FlagValue| self.is_so(key, to);
         let beside = verdict.also.iter().filter(|other| other.standing == Standing::Confirmed);
-        beside.map(|other| other.cause.as_str()).find_map(|cause| {
+        let held = self.held(verdict).map(|was| was.cause.as_str());
+        beside.map(|other| other.cause.as_str()).chain(held).find_map(|cause| {
             let (book, node) = first_step(&guidance.library, cause, self.facts()?, is_so)?;
             let flip = self.flip_at(book, node)?;
             flip.refused.is_none().then(|| (cause.to_owned(), flip))

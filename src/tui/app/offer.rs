@@ -59,6 +59,10 @@ impl Model {
     /// diagnosis.
     #[must_use]
     pub fn next(&self) -> Option<Next> {
+        // What comes after a flip is known once its effect can show.
+        if self.settling_flip().is_some() {
+            return None;
+        }
         if self.verdict().is_some_and(|verdict| State::of(verdict) == State::Contained) {
             return self.contained_flip().map(|(_, flip)| Next::Flip(flip));
         }

@@ -17,7 +17,7 @@ use crate::tui::app::{Model, State};
 /// both before and after a flip.
 pub const SETTLING: Duration = Duration::from_secs(15);
 /// A share of people served below this part of what it was is a loss.
-const LOSS: f64 = 0.9;
+const LOSS: f64 = 0.8;
 
 /// The incident of a scope, as it was last confirmed.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +104,9 @@ impl Model {
         is_turmoil.then_some((flip, remembered))
     }
 
-    fn settling_flip(&self) -> Option<&Flip> {
+    /// The newest flip, while the signals are of both before and after it.
+    #[must_use]
+    pub fn settling_flip(&self) -> Option<&Flip> {
         let newest = self.flips.last()?;
         (self.now.saturating_since(newest.since) < SETTLING).then_some(newest)
     }

@@ -161,6 +161,10 @@ fn verify(model: &mut Model, table: Option<&FlagTable>, now: Mono) -> Vec<Effect
     let scopes = latest.as_ref().map_or(&[][..], |update| &update.observation.scopes);
     let mut effects = Vec::new();
     let mut ended = Vec::new();
+    let served = model.served();
+    for flip in &mut model.flips {
+        flip.compare(&served, now);
+    }
     for flip in model.flips.iter_mut().filter(|flip| flip.is_pending()) {
         flip.progress = flip.verify.step(scopes, table, now);
         let why = match &flip.progress {
@@ -299,6 +303,7 @@ fn stored(
     model.flips.push(Flip {
         undone,
         before,
+        fewer_since: None,
         plan,
         back,
         revision,

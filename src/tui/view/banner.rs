@@ -4,10 +4,10 @@ use ratatui::text::Line;
 
 use crate::flag::Progress;
 use crate::ingest::SourceStatus;
-use crate::tui::app::Model;
 use crate::tui::app::flip::Flip;
 use crate::tui::app::settled::Served;
 use crate::tui::app::sources::{is_down, short_error};
+use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::alerts;
 use crate::tui::view::format::{clock, cut_words, percent, seconds, span};
@@ -102,11 +102,14 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         .number("amplification")
         .map_or_else(|| "?".to_owned(), |value| format!("{value:.2}x"));
     let (role, state) = match &flip.progress {
+        Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
+            // Where shedding is what the flip is for, going back would bring the storm back.
+            let is_meant = model.headline().state() == State::Contained;
+            let way = if is_meant { "" } else { ": u plans the way back" };
+            (Role::Warn, format!("in effect, and fewer are served{way}"))
+        }
         Progress::Pending { left } => {
             (Role::Accent, format!("verifying, {} left", span(left.as_secs_f64())))
-        }
-        Progress::Verified if model.served().is_less_than(&flip.before) => {
-            (Role::Warn, "in effect, but FEWER ARE SERVED: u plans the way back".to_owned())
         }
         Progress::Verified => (Role::Ok, "VERIFIED".to_owned()),
         Progress::Failed { why } => (Role::Crit, format!("FAILED: {why}")),

@@ -2,14 +2,16 @@
 
 use ratatui::text::{Line, Span};
 
+use crate::admission::{Direction, flag as flag_of};
 use crate::diagnosis::Verdict;
+use crate::flag::FlagState;
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
 use crate::tui::app::offer::Next;
 use crate::tui::app::settled::Remembered;
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds};
+use crate::tui::view::format::{clock, cut_words, factor, percent, rate, seconds, span};
 
 /// A first step in fewer cells than this says nothing.
 const FIRST_MIN: usize = 8;
@@ -38,10 +40,7 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
             spans.push(key("d", look));
             spans.push(Span::raw(" diagnose: the verdict does not fit the numbers"));
         }
-        (Headline::Settling { flip, .. }, _) => {
-            let text = format!("wait: the signals are of before and after {}", flip.plan.name);
-            spans.push(Span::raw(text));
-        }
+        _ if model.settling_flip().is_some() => spans.push(Span::raw(settling(model))),
         (Headline::Held { was, verdict }, _) => spans.extend(held(model, was, verdict, look)),
         (_, State::Ok) => spans.push(Span::raw(calm(model))),
         (_, State::Unknown) => {
@@ -100,6 +99,13 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         spans.push(Span::styled(cut_words(&first, room, look.glyphs.ellipsis), strong));
     }
     spans
+}
+
+/// A flip was just made: nothing is offered before its effect can show.
+fn settling(model: &Model) -> String {
+    let Some(flip) = model.settling_flip() else { return String::new() };
+    let left = model.settles_in(flip).as_secs_f64().ceil();
+    format!("wait {}: {} settles", span(left), flip.plan.name)
 }
 
 /// The numbers in which a plan that was applied shows.
@@ -172,18 +178,25 @@ fn held(
         .map(|cause| cause.lasting.clone())
         .filter(|lasting| !lasting.is_empty());
     let for_good = lasting.unwrap_or_else(|| "find what began it (d, l)".to_owned());
-    let mut spans = vec![Span::raw("for good: "), Span::styled(for_good, look.style(Role::Strong))];
-    spans.extend(until(model).map(|text| Span::raw(format!("; {text}"))));
+    let mut spans: Vec<_> = until(model).map(Span::raw).into_iter().collect();
+    spans.push(Span::raw("for good: "));
+    spans.push(Span::styled(for_good, look.style(Role::Strong)));
     spans
 }
 
-/// Until when the newest flips hold, and what is so afterwards.
+/// What takes itself back next, and when. A timer that would lead away from the safe end only reminds.
 fn until(model: &Model) -> Option<String> {
+    let reverts = |flag: &&FlagState| {
+        flag.stored() != &flag.base
+            && flag_of(&flag.key).is_ok_and(|def| {
+                def.direction(&flag.base, flag.stored(), &flag.base) != Direction::Riskier
+            })
+    };
     let flags = &model.flags.table.as_ref()?.flags;
-    let timed = flags.iter().filter(|flag| flag.stored() != &flag.base);
-    let next = timed.filter(|flag| flag.expires.is_some()).min_by_key(|flag| flag.expires)?;
+    let timed = flags.iter().filter(|flag| flag.expires.is_some());
+    let next = timed.filter(reverts).min_by_key(|flag| flag.expires)?;
     let at = clock(next.expires?, model.zone);
-    Some(format!("{} = {} until {at}, base {}", next.key, next.stored(), next.base))
+    Some(format!("{} = {} again at {at}; ", next.key, next.base))
 }
 
 /// The last line of a diagnosis.
@@ -196,6 +209,7 @@ pub fn of_diagnosis(
     let mut spans = vec![Span::styled(HEAD, look.style(Role::Dim))];
     let next = model.next();
     let text = match &next {
+        _ if model.settling_flip().is_some() => settling(model),
         Some(Next::Watch(offer)) => {
             spans.push(Span::styled(offer.plan.name, look.style(Role::Strong)));
             format!(" applied, watching: {}", watched(model))
@@ -210,7 +224,13 @@ pub fn of_diagnosis(
             format!("plan {} (this session is read-only)", offer.plan.name)
         }
         _ => match State::of(verdict) {
-            State::Ok => calm(model),
+            State::Ok => match model.held(verdict) {
+                Some(was) => {
+                    spans.extend(held(model, was, verdict, look));
+                    String::new()
+                }
+                None => calm(model),
+            },
             State::Contained => {
                 spans.extend(contained(model, look));
                 String::new()

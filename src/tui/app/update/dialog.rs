@@ -88,7 +88,7 @@ pub fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Focus::Name | Focus::Reason => {
-            dialog.step_focus(true);
+            dialog.focus = Focus::Apply;
             Vec::new()
         }
         Focus::Apply => {

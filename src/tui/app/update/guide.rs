@@ -25,10 +25,14 @@ pub fn open(model: &mut Model) {
     };
     let now = model.now;
     let cause = model.verdict().map(|verdict| verdict.cause.clone());
+    let held = model.verdict().and_then(|verdict| model.held(verdict)).map(|was| was.cause.clone());
     // What the evidence alone has gone through is gone through again once it names another cause.
     let is_stale = |walk: &Walk| {
         let (book, _) = walk.position();
-        walk.is_untouched() && book != TRIAGE && cause.as_deref() != Some(book)
+        walk.is_untouched()
+            && book != TRIAGE
+            && cause.as_deref() != Some(book)
+            && held.as_deref() != Some(book)
     };
     if model.guides.get(&scope).is_some_and(is_stale) {
         model.guides.remove(&scope);

@@ -37,11 +37,8 @@ pub fn key(model: &mut Model, event: KeyEvent, now: Mono) -> Vec<Effect> {
     if let Some(action) = resolve(model, model.mode().context(), pressed) {
         return act(model, action, now);
     }
-    if field(model).is_none()
-        && matches!(model.mode(), Mode::Plan(dialog) if dialog.stage == Stage::Review)
-        && matches!(event.code, KeyCode::Char(_))
-    {
-        toast(model, Role::Warn, "nothing is typed there: Tab moves to a field");
+    if field(model).is_none() && matches!(event.code, KeyCode::Char(_)) {
+        to_field(model);
     }
     type_into(model, event);
     Vec::new()
@@ -67,6 +64,20 @@ fn replace_selected(model: &mut Model) {
         && std::mem::take(selected)
     {
         *input = Input::default();
+    }
+}
+
+/// A letter typed at a button of the plan goes to the name that is asked for; where none is, it is said
+/// that it went nowhere.
+fn to_field(model: &mut Model) {
+    let Some(Mode::Plan(dialog)) = model.modes.last_mut() else { return };
+    if dialog.stage != Stage::Review {
+        return;
+    }
+    if dialog.name_to_type().is_some() {
+        dialog.focus = Focus::Name;
+    } else {
+        toast(model, Role::Warn, "nothing is typed there: Tab moves to a field");
     }
 }
 

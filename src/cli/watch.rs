@@ -14,7 +14,6 @@ use super::config::{self, Loaded};
 use super::live;
 use super::record;
 use super::walk_text;
-use crate::flag::Store;
 use crate::incident::recording::{RecordingThread, SourceLine};
 use crate::ingest::{
     ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
@@ -61,7 +60,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let walk = walk.transpose()?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
-    let store = loaded.flag_store()?.map(|store| Arc::new(store) as Arc<dyn Store>);
+    let store = loaded.flag_store()?;
     let origin = origin(&sources);
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));

@@ -198,7 +198,8 @@ pub enum StoreError {
 
 /// A place where flags live. Used as `Arc<dyn Store>`; the futures borrow the store.
 pub trait Store: Send + Sync {
-    /// Its name on screen and in errors.
+    /// Its name on screen, in errors and in the journal: address and environment, so that two are told
+    /// apart.
     fn name(&self) -> &str;
 
     /// What it can do.

@@ -111,7 +111,6 @@ impl Model {
     }
 
     fn standing<'a>(&'a self, verdict: &'a Verdict) -> Headline<'a> {
-        self.held(verdict)
-            .map_or(Headline::Verdict(verdict), |was| Headline::Held { was, verdict })
+        self.held(verdict).map_or(Headline::Verdict(verdict), |was| Headline::Held { was, verdict })
     }
 }

@@ -1,8 +1,8 @@
 //! What the verdict's plan would still change, so that nothing is offered that is in force already.
 
 use crate::admission::{Direction, FlagValue, NamedPlan, PLANS, flag};
-use crate::tui::app::{Model, State};
 use crate::tui::app::guide::FirstFlip;
+use crate::tui::app::{Model, State};
 
 /// p95 of admitted requests above which a queue that stands is too patient.
 const PATIENT_ABOVE_S: f64 = 5.0;

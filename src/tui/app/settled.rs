@@ -59,7 +59,9 @@ impl Model {
         let Some(update) = self.latest.clone() else { return };
         for verdict in &update.verdicts {
             match State::of(verdict) {
-                State::Incident if verdict.standing == Standing::Confirmed && !self.is_settling() => {
+                State::Incident
+                    if verdict.standing == Standing::Confirmed && !self.is_settling() =>
+                {
                     let known = self.incidents.get(&verdict.scope);
                     if known.is_none_or(|known| known.cause != verdict.cause) {
                         let remembered = Remembered {

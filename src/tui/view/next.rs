@@ -73,9 +73,8 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         return vec![name, Span::raw(format!(" applied, watching: {}", watched(model)))];
     }
     // Who has gone on along the runbook has paged already.
-    let page = model
-        .verdict()
-        .filter(|verdict| verdict.pages_owner && model.walked_node().is_none());
+    let page =
+        model.verdict().filter(|verdict| verdict.pages_owner && model.walked_node().is_none());
     let mut spans = Vec::new();
     if let Some(verdict) = page {
         let first = format!("{}, then ", model.owners.page(&verdict.scope));
@@ -135,7 +134,13 @@ fn calm(model: &Model) -> String {
 fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
     let open = |flip: &FirstFlip, why: String| {
         let flip = Span::styled(format!("{} = {}", flip.key, flip.to), look.style(Role::Strong));
-        vec![Span::raw(format!("{why}: ")), flip, Span::raw(" ("), key("d, Enter", look), Span::raw(")")]
+        vec![
+            Span::raw(format!("{why}: ")),
+            flip,
+            Span::raw(" ("),
+            key("d, Enter", look),
+            Span::raw(")"),
+        ]
     };
     match model.contained_flip() {
         Some((Some(cause), flip)) => open(&flip, format!("{cause} is still there")),
@@ -144,7 +149,8 @@ fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
             open(&flip, format!("shedding is intended, p95 {p95}; to refuse sooner"))
         }
         None => {
-            let text = "shedding is intended: demand is above the quota; buy, borrow or reduce (d, l)";
+            let text =
+                "shedding is intended: demand is above the quota; buy, borrow or reduce (d, l)";
             vec![Span::raw(text)]
         }
     }

@@ -87,21 +87,25 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         let text = format!("flips are off, nothing can be written down: {why}");
         notify.try_send(Notice { wall: chrono::Utc::now(), text })?;
     }
+    let read_only = args.read_only || file.read_only || store.is_none() || journal.is_err();
+    let has_journal = journal.is_ok();
+    let desk = board::Desk::new(store, journal, tape());
+    let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let exit = crate::tui::run(Session {
-        title: if journal.is_ok() { "watch" } else { "watch (no journal)" }.to_owned(),
+        title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),
         environment,
         started: origin.into_std(),
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
-        read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
-        port: board::Desk::new(store, journal, tape()),
+        read_only,
+        port: desk,
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
         owners: loaded.owners(),
         walk,
     })
     .await;
-    drop((poller, alert_watch));
+    drop((poller, alert_watch, time));
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)

@@ -51,6 +51,8 @@ const CROSSINGS: &[Crossing] = &[
     Crossing { signal: "latency_p95_s", enter: 8.0, leave: 4.0, begins: "p95 above 8s", ends: "p95 below 4s" },
 ];
 
+/// A limit on open calls below this part of its last high is an event.
+const PERMITS_CUT: f64 = 0.6;
 /// The growth of offered requests within ten seconds that is an event.
 const SURGE: f64 = 1.8;
 
@@ -66,6 +68,8 @@ pub struct Timeline {
     changes: Vec<Arc<Change>>,
     alerts: AlertLog,
     surged: BTreeMap<String, bool>,
+    /// The last high of the limit on open calls.
+    permits: BTreeMap<String, f64>,
     /// The next look is the first one, and not the beginning.
     is_amid: bool,
 }
@@ -143,6 +147,7 @@ impl Timeline {
             self.follow_crossings(snapshot, wall);
             self.follow_surge(snapshot, before("offered_rps", &snapshot.scope), wall);
             self.follow_breaker(snapshot, wall);
+            self.follow_permits(snapshot, wall);
         }
         for verdict in &update.verdicts {
             let now = (verdict.cause.clone(), verdict.standing);
@@ -222,6 +227,18 @@ impl Timeline {
         let was = self.surged.insert(snapshot.scope.clone(), growth > SURGE).unwrap_or(false);
         if growth > SURGE && !was {
             self.push(wall, Role::Warn, format!("offered x{growth:.1}"));
+        }
+    }
+
+    /// A provider that refuses for too many calls lowers their number, and who waits wants to know why.
+    fn follow_permits(&mut self, snapshot: &Snapshot, wall: DateTime<Utc>) {
+        let Some(limit) = snapshot.number("inflight_limit") else { return };
+        let high = self.permits.entry(snapshot.scope.clone()).or_insert(limit);
+        let was = *high;
+        *high = if limit < was * PERMITS_CUT { limit } else { was.max(limit) };
+        if limit < was * PERMITS_CUT {
+            let text = format!("calls at once cut {} to {}", count(was), count(limit));
+            self.push(wall, Role::Warn, text);
         }
     }
 

@@ -212,7 +212,8 @@ fn changed(
 /// The causes worth a line.
 fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     // What is false on the way here spoke against other causes, not against this one.
-    let holding = verdict.evidence.iter().filter(|one| one.state == Truth::True).count();
+    let told = verdict.evidence.iter().filter(|one| evidence::says_something(one));
+    let holding = told.filter(|one| one.state == Truth::True).count();
     let counts = format!("{holding} hold");
     let mut content = vec![cause_line(&verdict.cause, verdict.standing, &counts, look)];
     let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);

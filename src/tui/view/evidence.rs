@@ -119,6 +119,11 @@ pub fn comparison(evidence: &Evidence) -> String {
     }
 }
 
+/// A rate above a number below zero only says that the rate is known.
+pub fn says_something(evidence: &Evidence) -> bool {
+    evidence.state != Truth::True || evidence.threshold.is_none_or(|threshold| threshold >= 0.0)
+}
+
 /// The order of the rows: what is true decided, then what is about to, what is false, what is unknown.
 const fn place(evidence: &Evidence) -> u8 {
     match evidence.state {
@@ -166,7 +171,8 @@ pub fn draw(
     buf: &mut Buffer,
 ) {
     let fits = usize::from(area.height.saturating_sub(2));
-    let below = verdict.evidence.len().saturating_sub(fits);
+    let rows = verdict.evidence.iter().filter(|one| says_something(one)).count();
+    let below = rows.saturating_sub(fits);
     let left = below.saturating_sub(walk.scroll.min(below));
     let more = match (left, below) {
         (_, 0) => String::new(),
@@ -186,7 +192,8 @@ pub fn draw(
         return;
     }
     let width = usize::from(inner.width);
-    let mut ordered: Vec<&Evidence> = verdict.evidence.iter().collect();
+    let mut ordered: Vec<&Evidence> =
+        verdict.evidence.iter().filter(|one| says_something(one)).collect();
     ordered.sort_by_key(|evidence| place(evidence));
     let rows: Vec<Row<'_>> = ordered.into_iter().map(|one| row(one, width)).collect();
     let longest = |text: fn(&Row<'_>) -> usize| rows.iter().map(text).max().unwrap_or(0);

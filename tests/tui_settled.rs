@@ -1,0 +1,219 @@
+//! After a flip: what it holds down stays named, what people get stands beside it, the turmoil in between
+//! is no verdict, and a plan that is being read knows the newest evidence.
+
+#[path = "tui_support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use support::{after, at, look_at, round, table, wall, watch, watched};
+use weir::diagnosis::{Standing, Verdict};
+use weir::flag::{Change, FlagTable, Outcome};
+use weir::ingest::Observation;
+use weir::signal::Value;
+use weir::tui::app::flip::Focus;
+use weir::tui::app::headline::Headline;
+use weir::tui::app::mode::Mode;
+use weir::tui::app::{Effect, Model, Msg, State, update};
+use weir::tui::theme::{ASCII, Appearance, Depth};
+use weir::tui::view::render;
+use weir::tui::{Update, Want};
+
+const FLIP: u64 = 61;
+
+fn press(model: &mut Model, code: KeyCode) -> Vec<Effect> {
+    let now = model.now;
+    update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)), now)
+}
+
+/// Answers a wish as the port would, and lets the type-ahead time pass.
+fn answer(model: &mut Model, effects: Vec<Effect>, table: &FlagTable) {
+    let wish = effects.into_iter().find_map(|effect| match effect {
+        Effect::MakePlan(wish) => Some(wish),
+        _ => None,
+    });
+    let plan = wish.expect("a wish").plan(table, "id-1".to_owned());
+    let now = model.now;
+    update(model, Msg::Planned(plan.map_err(|error| error.to_string())), now);
+    update(model, Msg::Tick(wall(FLIP)), now + Duration::from_millis(400));
+    look_at(model, 80, 24);
+}
+
+/// A confirmed storm that `contain` was applied to, and the table that this made.
+fn contained() -> (Model, FlagTable) {
+    let mut model = watched(FLIP - 1, None);
+    press(&mut model, KeyCode::Char('d'));
+    let effects = press(&mut model, KeyCode::Enter);
+    answer(&mut model, effects, &table());
+    press(&mut model, KeyCode::Tab);
+    let effects = press(&mut model, KeyCode::Enter);
+    let [Effect::Apply(plan)] = effects.as_slice() else { panic!("nothing was sent: {effects:?}") };
+    let table = after(&table(), plan, "oncall", wall(FLIP));
+    let now = model.now;
+    let outcome = Outcome::applied(table.revision);
+    update(&mut model, Msg::Applied { request_id: "id-1".to_owned(), outcome }, now);
+    update(&mut model, Msg::Flags(Ok(table.clone())), now);
+    (model, table)
+}
+
+/// One more round of the cured drill with another verdict and a few other readings.
+fn look_again(
+    model: &mut Model,
+    second: u64,
+    cause: &str,
+    standing: Standing,
+    signals: &[(&str, f64)],
+) {
+    let made = round(second, Some(FLIP));
+    let mut observation = Observation { ..(*made.observation).clone() };
+    for (signal, value) in signals {
+        let snapshot = Arc::make_mut(&mut observation.scopes[0]);
+        snapshot.set(signal, Value::Number(*value), &Arc::from("gateway"));
+    }
+    let verdict = Verdict { cause: cause.to_owned(), standing, ..(*made.verdicts[0]).clone() };
+    let verdicts = vec![Arc::new(verdict)];
+    let made = Update { observation: Arc::new(observation), verdicts, ..made };
+    update(model, Msg::Updated(Arc::new(made)), at(second));
+}
+
+fn screen(model: &Model) -> String {
+    let area = Rect::new(0, 0, 160, 40);
+    let mut buf = Buffer::empty(area);
+    render(model, &Appearance { depth: Depth::Mono, glyphs: &ASCII }, area, &mut buf);
+    let row =
+        |y| (0..area.width).map(move |x| (x, y)).map(|at| buf[at].symbol()).collect::<String>();
+    (0..area.height).map(row).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_flips_hold_down_is_named_until_they_are_taken_back() {
+    let (mut model, _) = contained();
+    look_again(&mut model, FLIP + 30, "healthy", Standing::Likely, &[]);
+    match model.headline() {
+        Headline::Held { was, verdict } => {
+            assert_eq!((was.cause.as_str(), verdict.cause.as_str()), ("nested-retries", "healthy"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(model.headline().state(), State::Contained);
+    assert!(screen(&model).contains("nested-retries  held by flips"), "{}", screen(&model));
+    let now = model.now;
+    update(&mut model, Msg::Flags(Ok(table())), now);
+    look_again(&mut model, FLIP + 40, "healthy", Standing::Likely, &[]);
+    assert!(matches!(model.headline(), Headline::Verdict(_)), "nothing holds it any more");
+    assert!(model.incidents.is_empty());
+}
+
+#[test]
+fn what_is_said_while_a_flip_settles_is_no_verdict() {
+    let (mut model, _) = contained();
+    for (after, cause, standing, settles) in [
+        (3, "gate-refuses-wrongly", Standing::Likely, true),
+        (5, "insufficient-evidence", Standing::CannotTell, true),
+        (7, "nested-retries", Standing::Confirmed, false),
+        (9, "healthy", Standing::Likely, false),
+        (11, "hard-quota", Standing::Confirmed, false),
+        (20, "gate-refuses-wrongly", Standing::Likely, false),
+    ] {
+        look_again(&mut model, FLIP + after, cause, standing, &[]);
+        let is_settling = matches!(model.headline(), Headline::Settling { .. });
+        assert_eq!(is_settling, settles, "{cause} after {after} s");
+    }
+    assert_eq!(
+        model.incidents.values().next().map(|was| was.cause.as_str()),
+        Some("nested-retries")
+    );
+}
+
+#[test]
+fn a_flip_after_which_fewer_are_served_is_not_simply_verified() {
+    let (mut model, table) = contained();
+    let served = model.served().share.expect("a share");
+    for (factor, expected) in [(0.5, "FEWER ARE SERVED"), (1.0, "VERIFIED")] {
+        for second in FLIP..FLIP + 25 {
+            let share = [("served_share", served * factor)];
+            let cause = ("demand-over-capacity", Standing::Confirmed);
+            look_again(&mut model, second, cause.0, cause.1, &share);
+            let now = model.now;
+            update(&mut model, Msg::Flags(Ok(table.clone())), now);
+        }
+        assert!(screen(&model).contains(expected), "{factor}: {}", screen(&model));
+    }
+}
+
+#[test]
+fn a_flag_that_is_safer_than_the_plan_wants_it_is_left_alone() {
+    let (mut model, mut table) = contained();
+    let flag = table.flags.iter_mut().find(|flag| flag.key == "retry.max_attempts");
+    flag.expect("a flag").overridden = Some(weir::admission::FlagValue::Number(1.0));
+    let now = model.now;
+    update(&mut model, Msg::Flags(Ok(table)), now);
+    let offer = model.offer_of("contain").expect("a plan");
+    assert!(offer.is_in_force(), "{:?} left", offer.left);
+}
+
+#[test]
+fn guards_of_a_plan_that_is_read_follow_the_evidence_and_the_focus_stays() {
+    let (mut model, table) = contained();
+    press(&mut model, KeyCode::Char('f'));
+    let change = Change { key: "admission.mode".to_owned(), to: None };
+    let want = Want::Changes { name: "admission.mode".to_owned(), changes: vec![change] };
+    let wish = weir::tui::Wish {
+        want,
+        update: model.latest.clone(),
+        scope: model.scope().map(str::to_owned),
+    };
+    model.modes.push(Mode::Planning);
+    answer(&mut model, vec![Effect::MakePlan(wish)], &table);
+    press(&mut model, KeyCode::Tab);
+    let amplification = |model: &Model| match model.mode() {
+        Mode::Plan(dialog) => {
+            assert_eq!(dialog.focus, Focus::Name);
+            let guard = dialog.plan.guards.iter().find(|one| one.text.starts_with("amplification"));
+            guard.and_then(|guard| guard.holds)
+        }
+        other => panic!("{other:?}"),
+    };
+    for (second, value, holds) in [(70, 3.0, false), (72, 1.0, true), (74, 2.0, false)] {
+        let cause = ("demand-over-capacity", Standing::Confirmed);
+        look_again(&mut model, second, cause.0, cause.1, &[("amplification", value)]);
+        assert_eq!(amplification(&model), Some(holds), "{value}");
+    }
+}
+
+#[test]
+fn letters_that_go_nowhere_are_not_swallowed_in_silence() {
+    let mut model = watched(FLIP - 1, None);
+    press(&mut model, KeyCode::Char('d'));
+    let effects = press(&mut model, KeyCode::Enter);
+    answer(&mut model, effects, &table());
+    press(&mut model, KeyCode::Char('z'));
+    assert!(
+        model.toast.as_ref().is_some_and(|toast| toast.text.contains("Tab")),
+        "{:?}",
+        model.toast
+    );
+}
+
+#[test]
+fn permits_that_are_cut_are_an_event() {
+    let (mut model, _) = contained();
+    for (second, limit) in [(70, 64.0), (72, 40.0), (74, 14.0), (76, 14.0)] {
+        let cause = ("provider-overload", Standing::Confirmed);
+        look_again(&mut model, second, cause.0, cause.1, &[("inflight_limit", limit)]);
+    }
+    let told = |event: &&weir::tui::app::events::Event| event.text == "calls at once cut 64 to 14";
+    assert_eq!(model.timeline.newest_first().filter(told).count(), 1);
+}
+
+#[test]
+fn the_screen_says_what_people_get_since_the_flip() {
+    let (mut model, _) = contained();
+    watch(&mut model, FLIP + 1, FLIP + 3, Some(FLIP));
+    let shown = screen(&model);
+    assert!(shown.contains("served ") && shown.contains(" -> "), "{shown}");
+}

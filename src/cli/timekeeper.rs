@@ -36,7 +36,6 @@ pub struct Timekeeper {
 
 impl Timekeeper {
     /// Takes up what the journal says that an earlier run has left, and goes on until it is dropped.
-    #[must_use]
     pub fn start(self, journal: PathBuf) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(tokio::spawn(async move {
             self.take_up(journal).await;

@@ -122,9 +122,11 @@ impl Timed {
     }
 
     /// Takes flags out of earlier timers: a later flip has changed them.
-    pub fn supersede<'a>(open: &mut Vec<Self>, keys: impl Iterator<Item = &'a str> + Clone) {
-        for timed in open.iter_mut() {
-            timed.sets.retain(|held| !keys.clone().any(|key| key == held.key));
+    pub fn supersede<'a>(open: &mut Vec<Self>, keys: impl Iterator<Item = &'a str>) {
+        for key in keys {
+            for timed in open.iter_mut() {
+                timed.sets.retain(|held| held.key != key);
+            }
         }
         open.retain(|timed| !timed.sets.is_empty());
     }

@@ -12,7 +12,7 @@ use super::{COLOUR, PLAIN, contained, press, shot};
 /// The screen on a store without lock, timer, history and word of what instances use.
 fn in_a_poor_store() -> Model {
     let mut model = contained();
-    model.environment = "production".to_owned();
+    "production".clone_into(&mut model.environment);
     let able = Capabilities {
         compare_and_set: CompareAndSet::None,
         all_or_none: false,

@@ -360,11 +360,11 @@ impl Checking<'_> {
         let urls: Vec<&str> = instances.iter().map(String::as_str).collect();
         let layer = self.entry.layer.as_deref().unwrap_or(ADMIN_LAYER);
         EnvoyRuntime::new(&urls, layer, flags, self.base()?).map_err(|error| {
-            let bad = |url: &&str| {
+            let bad = |url: &str| {
                 matches!(&error, StoreError::Address { url: named, .. } if named == url)
             };
             // Of one that is listed twice the second is one too many.
-            let at = urls.iter().rposition(|url| bad(&url));
+            let at = urls.iter().rposition(|url| bad(url));
             let key = at.map_or("instances".to_owned(), |index| format!("instances[{index}]"));
             self.refused(&key, &error, remedy)
         })

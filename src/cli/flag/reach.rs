@@ -101,13 +101,11 @@ pub(super) fn reach(connection: &Connection) -> color_eyre::Result<Reached> {
         if token_file.is_some() || *url != from_environment {
             bail!("-c FILE names a store, and so do --url and --token-file; give one of them");
         }
-        return match of_file(path)? {
-            Some(reached) => Ok(reached),
-            None => {
-                let remedy = "add [flags], or leave -c out and name --url";
-                Err(config::load(path)?.wrong("flags", "there is none, so no store", remedy))
-            }
-        };
+        if let Some(reached) = of_file(path)? {
+            return Ok(reached);
+        }
+        let remedy = "add [flags], or leave -c out and name --url";
+        return Err(config::load(path)?.wrong("flags", "there is none, so no store", remedy));
     }
     let usual = Path::new(FILE);
     if !names_admin

@@ -172,6 +172,196 @@ fn a_source_is_in_one_place_and_no_key_is_in_vain() {
     }
 }
 
+/// A source, and `[flags]` at line 5 with these lines from line 6.
+fn flags(lines: &str) -> String {
+    source("url = 'http://127.0.0.1:1/'") + "[flags]\n" + lines
+}
+
+/// An etcd with these lines from line 9.
+fn etcd(lines: &str) -> String {
+    flags(&format!("kind = 'etcd'\nurl = 'http://127.0.0.1:1'\nnamespace = 'prod'\n{lines}"))
+}
+
+/// An Unleash with these lines from line 9.
+fn unleash(lines: &str) -> String {
+    flags(&format!("kind = 'unleash'\nurl = 'http://127.0.0.1:1'\ntoken_env = 'PATH'\n{lines}"))
+}
+
+/// An Envoy with these lines of its map from line 9.
+fn envoy(lines: &str) -> String {
+    flags(&format!("kind = 'envoy'\ninstances = ['http://127.0.0.1:1']\n[flags.map]\n{lines}"))
+}
+
+#[test]
+fn a_flag_store_has_the_keys_of_its_kind_and_no_others() {
+    let cases: [(&str, String, &[&str]); 7] = [
+        ("kind.toml", flags("kind = 'redis'"), &[":6:8: `flags.kind`", "`flagd`", "words named"]),
+        ("no_url.toml", flags(""), &[":5:2: `flags.url`: is missing", "\"weir\"", "9901"]),
+        (
+            "weir_namespace.toml",
+            flags("url = 'http://127.0.0.1:1'\nnamespace = 'prod'"),
+            &[":7:1: `flags.namespace`", "is for `kind = \"etcd\"`", "correct `kind`"],
+        ),
+        (
+            "weir_base.toml",
+            flags("url = 'http://127.0.0.1:1'\n[flags.base]\n'retry.owner' = 'client'"),
+            &[":7:8: `flags.base`", "into [gateway.flags]"],
+        ),
+        ("flagd_file.toml", flags("kind = 'flagd'"), &[":5:2: `flags.file`: is missing"]),
+        (
+            "flagd_url.toml",
+            flags("kind = 'flagd'\nfile = 'flags.json'\nurl = 'http://127.0.0.1:1'"),
+            &[":8:1: `flags.url`", "and this is \"flagd\""],
+        ),
+        (
+            "flagd_map.toml",
+            flags("kind = 'flagd'\nfile = 'flags.json'\n[flags.map]\n'retry.owner' = 'r'"),
+            &[":8:8: `flags.map`", "is for `kind = \"envoy\"`"],
+        ),
+    ];
+    for (name, text, words) in cases {
+        refused("watch", &format!("flags_{name}"), &text, words);
+    }
+}
+
+#[test]
+fn flags_in_etcd_have_a_namespace_and_a_whole_log_in() {
+    let cases: [(&str, String, &[&str]); 11] = [
+        ("etcd_url.toml", flags("kind = 'etcd'"), &[":5:2: `flags.url`: is missing", "2379"]),
+        (
+            "etcd_namespace.toml",
+            flags("kind = 'etcd'\nurl = 'http://127.0.0.1:1'"),
+            &[":5:2: `flags.namespace`: is missing", "payments-prod"],
+        ),
+        (
+            "etcd_slash.toml",
+            flags("kind = 'etcd'\nurl = 'http://127.0.0.1:1'\nnamespace = 'a/b'"),
+            &[":8:1: `flags.namespace`", "`a/b`", "one word"],
+        ),
+        (
+            "etcd_address.toml",
+            flags("kind = 'etcd'\nurl = 'localhost:2379'\nnamespace = 'a'"),
+            &[":7:1: `flags.url`", "http://127.0.0.1:2379"],
+        ),
+        ("etcd_user.toml", etcd("user = 'me'"), &[":9:1: `flags.user`", "add `password_env`"]),
+        (
+            "etcd_nobody.toml",
+            etcd("password_env = 'PATH'"),
+            &[":9:1: `flags.password_env`", "add `user`"],
+        ),
+        (
+            "etcd_two.toml",
+            etcd("user = 'me'\npassword_env = 'PATH'\npassword_file = 'x'"),
+            &[":11:1: `flags.password_file`", "remove one"],
+        ),
+        (
+            "etcd_token.toml",
+            etcd("token_env = 'PATH'"),
+            &[":9:1: `flags.token_env`", "`kind = \"weir\"` or `kind = \"unleash\"`"],
+        ),
+        (
+            "etcd_base.toml",
+            etcd("[flags.base]\n'retry.max_attempts' = 9"),
+            &[":10:1: `flags.base.retry.max_attempts`", "from 1 to 4"],
+        ),
+        (
+            "etcd_quotes.toml",
+            etcd("[flags.base]\nretry.owner = 'client'"),
+            &[":10:1: `flags.base.retry`", "\"retry.owner\" = ..."],
+        ),
+        (
+            "etcd_gateway.toml",
+            etcd(
+                "[gateway]\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n\
+                  upstream = 'http://x'\n[gateway.flags]\n'retry.owner' = 'nobody'",
+            ),
+            &[":14:1: `gateway.flags.retry.owner`", "write gateway, client"],
+        ),
+    ];
+    for (name, text, words) in cases {
+        refused("watch", &format!("flags_{name}"), &text, words);
+    }
+}
+
+#[test]
+fn flags_in_unleash_have_a_token_and_plain_names() {
+    let cases: [(&str, String, &[&str]); 5] = [
+        (
+            "unleash_token.toml",
+            flags("kind = 'unleash'\nurl = 'http://127.0.0.1:1'"),
+            &[":5:2: `flags`", "add `token_env` or `token_file`"],
+        ),
+        ("unleash_project.toml", unleash("project = 'a/b'"), &[":9:1: `flags.project`", "`a/b`"]),
+        (
+            "unleash_environment.toml",
+            unleash("environment = 'a b'"),
+            &[":9:1: `flags.environment`", "`a b`"],
+        ),
+        ("unleash_prefix.toml", unleash("prefix = '#'"), &[":9:1: `flags.prefix`", "`#`"]),
+        (
+            "unleash_sdk.toml",
+            unleash("sdk_token_env = 'WEIR_TEST_NOT_SET'"),
+            &[":9:1: `flags.sdk_token_env`", "export WEIR_TEST_NOT_SET"],
+        ),
+    ];
+    for (name, text, words) in cases {
+        refused("watch", &format!("flags_{name}"), &text, words);
+    }
+}
+
+#[test]
+fn flags_in_envoy_are_mapped_one_to_one() {
+    let cases: [(&str, String, &[&str]); 9] = [
+        (
+            "envoy_nobody.toml",
+            flags("kind = 'envoy'"),
+            &[":5:2: `flags.instances`: is missing", "list the admin ports"],
+        ),
+        (
+            "envoy_map.toml",
+            flags("kind = 'envoy'\ninstances = ['http://127.0.0.1:1']"),
+            &[":5:2: `flags.map`: is missing", "add [flags.map]"],
+        ),
+        (
+            "envoy_twice.toml",
+            flags(
+                "kind = 'envoy'\ninstances = ['http://a:1', 'http://a:1']\n\
+                   map = { 'retry.max_attempts' = 'r' }",
+            ),
+            &[":7:28: `flags.instances[1]`", "listed twice"],
+        ),
+        ("envoy_flag.toml", envoy("'retry.maximum' = 'r'"), &[":9:1: `flags.map.retry.maximum`"]),
+        (
+            "envoy_scale.toml",
+            envoy("'retry.max_attempts' = { key = 'r', scale = 0 }"),
+            &[":9:1: `flags.map.retry.max_attempts`", "a scale above 0"],
+        ),
+        (
+            "envoy_words.toml",
+            envoy("'retry.owner' = 'r'"),
+            &[":9:1: `flags.map.retry.owner`", "others a table"],
+        ),
+        (
+            "envoy_both.toml",
+            envoy("'retry.owner' = { key = 'r', scale = 1, values = { client = 1 } }"),
+            &[":9:1: `flags.map.retry.owner`", "`scale` and `values`"],
+        ),
+        (
+            "envoy_shared.toml",
+            envoy("'retry.max_attempts' = 'r'\n'retry.budget_ratio' = 'r'"),
+            &["`flags.map.retry.", "has the runtime key of", "of its own"],
+        ),
+        (
+            "envoy_quotes.toml",
+            envoy("retry.owner = 'r'"),
+            &[":9:1: `flags.map.retry`", "needs its quotes"],
+        ),
+    ];
+    for (name, text, words) in cases {
+        refused("watch", &format!("flags_{name}"), &text, words);
+    }
+}
+
 #[test]
 fn access_keys_are_refused_without_showing_a_secret() {
     let with = |extra: &str| source(&format!("url = 'http://127.0.0.1:1/metrics'\n{extra}"));

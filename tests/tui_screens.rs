@@ -1,5 +1,7 @@
 //! Every screen as it is drawn, text and style. The style layer is run-length: what is not plain, where.
 
+#[path = "tui_stores/mod.rs"]
+mod stores;
 #[path = "tui_support/mod.rs"]
 mod support;
 

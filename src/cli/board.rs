@@ -3,18 +3,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::AbortOnDropHandle;
 
+use super::timekeeper::Timekeeper;
 use super::{actor, walk_save};
 use crate::diagnosis::Library;
 use crate::flag::{
-    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, Intent, Outcome, Plan, Store, UNDO_OF,
-    Unsettled, carry_out, on_disk,
+    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Intent, Outcome, Plan,
+    Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
 };
 use crate::incident::recording::{Tape, Told};
 use crate::incident::{Anchor, Diagnoses, Event, Journal, default_path};
 use crate::ingest::{Alerts, Observation};
-use crate::tui::{Answer, Backfill, Entry, Guidance, Port, Update, Wish};
+use crate::tui::{Answer, Backfill, Entry, Guidance, Notice, Port, StoreFace, Update, Wish};
 
 /// What the dashboard is fed with.
 pub struct Feeds {
@@ -71,8 +73,17 @@ pub struct Desk {
     store: Option<Arc<dyn Store>>,
     journal: Result<Arc<Log>, String>,
     author: Author,
-    shown: Arc<Mutex<Option<FlagTable>>>,
+    known: Arc<Known>,
+}
+
+/// What the desk knows of the flags beside what the store says.
+#[derive(Default)]
+struct Known {
+    /// The table that is shown.
+    shown: Mutex<Option<FlagTable>>,
     unsettled: Arc<Mutex<Vec<Unsettled>>>,
+    /// The timers that weir carries, where somebody keeps the time.
+    timers: Arc<Mutex<Timers>>,
 }
 
 impl Desk {
@@ -90,13 +101,28 @@ impl Desk {
             anchor: None,
         };
         let journal = journal.map(|journal| Arc::new(Log { journal, tape }));
-        Arc::new(Self { store, journal, author, shown: Arc::default(), unsettled: Arc::default() })
+        Arc::new(Self { store, journal, author, known: Arc::default() })
+    }
+
+    /// Carries the timers of flips while the answer lives; `None` where the store does it, or nothing
+    /// can be changed anyway.
+    pub fn keep_time(&self, notices: mpsc::Sender<Notice>) -> Option<AbortOnDropHandle<()>> {
+        let store = self.store.clone().filter(|store| !store.capabilities().timer)?;
+        let log = self.journal.as_ref().ok()?;
+        let keeper = Timekeeper {
+            store,
+            log: Arc::clone(log) as Arc<dyn FlipLog>,
+            timers: Arc::clone(&self.known.timers),
+            unsettled: Arc::clone(&self.known.unsettled),
+            notices,
+        };
+        Some(keeper.start(log.journal.path().to_owned()))
     }
 
     fn store(&self) -> Result<Arc<dyn Store>, String> {
-        self.store.clone().ok_or_else(|| {
-            "no flag store is configured; add [flags] with `url` and `token_env`".to_owned()
-        })
+        self.store
+            .clone()
+            .ok_or_else(|| "no flag store is configured; add [flags], see the README".to_owned())
     }
 }
 
@@ -147,32 +173,62 @@ fn marked(mut plan: Plan) -> Plan {
     plan
 }
 
-/// Reads the table and keeps it as the one that is shown.
-async fn read(
-    store: &dyn Store,
-    shown: &Mutex<Option<FlagTable>>,
-    unsettled: &Mutex<Vec<Unsettled>>,
-) -> Result<FlagTable, String> {
-    let table = store.list().await.map_err(|error| error.to_string())?;
-    *lock(shown) = Some(table.clone());
-    lock(unsettled).retain_mut(|earlier| earlier.on_read(&table).is_none());
-    Ok(table)
+impl Known {
+    /// Reads the table and keeps it as the one that is shown.
+    async fn read(&self, store: &dyn Store) -> Result<FlagTable, String> {
+        let mut table = store.list().await.map_err(|error| error.to_string())?;
+        lock(&self.unsettled).retain_mut(|earlier| earlier.on_read(&table).is_none());
+        if !store.capabilities().timer {
+            let mut timers = lock(&self.timers);
+            timers.on_table(&table);
+            for flag in &mut table.flags {
+                // What the store remembers of a timer reverts nothing.
+                flag.expires = timers.reverts_at(flag);
+            }
+        }
+        *lock(&self.shown) = Some(table.clone());
+        Ok(table)
+    }
+
+    /// A plan was sent: what became of it decides whether there is something for a timer to do.
+    fn sent(&self, store: &dyn Store, plan: &Plan, author: &Author, report: &FlipReport) {
+        let may_stand = matches!(
+            report.end,
+            FlipEnd::Applied { .. }
+                | FlipEnd::Overwritten { .. }
+                | FlipEnd::Partly(_)
+                | FlipEnd::Unsettled(_)
+        );
+        if may_stand && !store.capabilities().timer {
+            let mut timers = lock(&self.timers);
+            timers.on_sent(plan, author, Utc::now());
+            report.table.iter().for_each(|table| timers.on_table(table));
+        }
+        if let Some(table) = &report.table {
+            *lock(&self.shown) = Some(table.clone());
+        }
+    }
 }
 
 impl Port for Desk {
+    fn store(&self) -> Option<StoreFace> {
+        let store = self.store.as_ref()?;
+        Some(StoreFace { name: store.name().to_owned(), able: store.capabilities() })
+    }
+
     fn load_flags(&self) -> Answer<Result<FlagTable, String>> {
         let store = self.store();
-        let (shown, unsettled) = (Arc::clone(&self.shown), Arc::clone(&self.unsettled));
-        Box::pin(async move { read(&*store?, &shown, &unsettled).await })
+        let known = Arc::clone(&self.known);
+        Box::pin(async move { known.read(&*store?).await })
     }
 
     fn plan(&self, wish: Wish) -> Answer<Result<Plan, String>> {
         let store = self.store();
-        let (shown, unsettled) = (Arc::clone(&self.shown), Arc::clone(&self.unsettled));
+        let known = Arc::clone(&self.known);
         let journal = self.journal.clone();
         Box::pin(async move {
             let journal = journal?;
-            let table = read(&*store?, &shown, &unsettled).await?;
+            let table = known.read(&*store?).await?;
             let request_id = uuid::Uuid::now_v7().to_string();
             let plan = wish.plan(&table, request_id).map_err(|error| error.to_string())?;
             let event = Event::plan(&plan);
@@ -185,25 +241,24 @@ impl Port for Desk {
         let store = self.store();
         let author = self.author.clone();
         let journal = self.journal.clone();
-        let (shown, unsettled) = (Arc::clone(&self.shown), Arc::clone(&self.unsettled));
+        let known = Arc::clone(&self.known);
         Box::pin(async move {
             let refused = |why: String| Outcome::Refused { why };
             let (store, log) = match (store, journal) {
                 (Ok(store), Ok(journal)) => (store, journal as Arc<dyn FlipLog>),
                 (Err(why), _) | (_, Err(why)) => return refused(why),
             };
-            let Some(table) = lock(&shown).clone() else {
+            let Some(table) = lock(&known.shown).clone() else {
                 return refused("the flags have not been read yet".to_owned());
             };
-            let blocked = lock(&unsettled).clone();
-            let flip = match Flip::new(marked(plan), &table, author, &blocked) {
+            let blocked = lock(&known.unsettled).clone();
+            let plan = marked(plan);
+            let flip = match Flip::new(plan.clone(), &table, author.clone(), &blocked) {
                 Ok(flip) => flip,
                 Err(error) => return refused(error.to_string()),
             };
-            let report = carry_out(flip, store, log).await;
-            if let Some(table) = &report.table {
-                *lock(&shown) = Some(table.clone());
-            }
+            let report = carry_out(flip, Arc::clone(&store), log).await;
+            known.sent(&*store, &plan, &author, &report);
             let said = report.end.say();
             match report.end {
                 FlipEnd::Applied { revision, beside, .. } => Outcome::Applied { revision, beside },
@@ -218,7 +273,7 @@ impl Port for Desk {
                 }
                 FlipEnd::Partly(partly) => Outcome::Partly(partly),
                 FlipEnd::Unsettled(open) => {
-                    lock(&unsettled).push(open);
+                    lock(&known.unsettled).push(open);
                     Outcome::Unknown { why: said }
                 }
             }

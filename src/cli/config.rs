@@ -1,6 +1,7 @@
 //! `weir.toml`: where it is looked for, how it is read, and what is said when it is wrong.
 
 mod access;
+mod flags;
 mod source;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::diagnosis::{Library, Owners};
-use crate::flag::{Token, WeirAdmin};
 use crate::gateway::{ConfigError, GatewayConfig, ScopeEntry};
 use crate::ingest::{Access, Adapters, page_url};
 use crate::runbook;
@@ -21,6 +21,7 @@ use crate::signal::{TomlError, toml_error};
 
 use access::AccessKeys;
 pub use access::{BasicEntry, HeaderEntry, TlsEntry};
+pub use flags::{FlagStoreEntry, FlagStoreKind, Place};
 pub use source::SourceEntry;
 
 /// `weir.toml`: what weir reads, and what it may change.
@@ -46,18 +47,6 @@ pub struct WeirToml {
     pub alertmanager: Option<AlertmanagerEntry>,
     /// Folder with a team's own runbooks, from that of this file.
     pub runbooks: Option<PathBuf>,
-}
-
-/// `[flags]`: the flag store.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FlagStoreEntry {
-    /// Base URL of the admission service's admin API.
-    pub url: String,
-    /// Environment variable that holds its bearer token.
-    pub token_env: Option<String>,
-    /// File that holds it.
-    pub token_file: Option<PathBuf>,
 }
 
 /// `[alertmanager]`: whose alerts and silences are shown.
@@ -134,24 +123,6 @@ impl Loaded {
             server_name: None,
         };
         Ok(Some((entry.url.clone(), self.access("alertmanager", keys)?)))
-    }
-
-    /// The flag store, if one is configured. Asks it nothing yet.
-    ///
-    /// # Errors
-    /// When the address is wrong or there is no token.
-    pub fn flag_store(&self) -> Result<Option<WeirAdmin>> {
-        let Some(entry) = &self.toml.flags else { return Ok(None) };
-        let file = entry.token_file.as_deref();
-        let token = self.secret("flags", "token", entry.token_env.as_deref(), file)?;
-        let token = token.ok_or_else(|| {
-            let remedy = "add `token_env` or `token_file`";
-            self.wrong("flags", "there is no token to change flags with", remedy)
-        })?;
-        let remedy = "write the gateway's admin address, such as http://127.0.0.1:9901";
-        WeirAdmin::new(&entry.url, Token::new(&token.reveal()))
-            .map(Some)
-            .map_err(|error| self.wrong("flags.url", &error.to_string(), remedy))
     }
 
     /// A path of this file, which is taken from the file's folder.

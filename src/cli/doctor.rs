@@ -77,7 +77,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let sources = sources::check(sources, args.timeout).await?;
     let mut findings = vec![surroundings::adapters(&adapters, &args.config)];
     findings.extend(surroundings::scopes(&file));
-    findings.push(surroundings::flags(&file).await);
+    findings.extend(surroundings::flags(&file).await);
     findings.extend(surroundings::alertmanager(&file, args.timeout).await);
     findings.push(surroundings::journal());
     findings.extend(terminal::check(&terminal::Seat::ours(), |name| std::env::var(name).ok()));

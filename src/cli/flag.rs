@@ -1,12 +1,14 @@
 //! `weir flag`: reads and changes flags from a shell, by the same plans and rules as the screen.
 
+mod reach;
+
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
-use color_eyre::eyre::{WrapErr, bail, eyre};
+use color_eyre::eyre::{bail, eyre};
 use serde_json::json;
 
 use super::out::{self, OutputError};
@@ -15,7 +17,7 @@ use crate::diagnosis::{Verdict, diagnose_once, worst_first};
 use crate::flag::wire::{EventRow, EventsBody, PlanBody, TableBody};
 use crate::flag::{
     self, Author, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Plan,
-    PlanError, Revision, Store, Terms, Token, WeirAdmin,
+    PlanError, Revision, Store, Terms,
 };
 use crate::incident::{self, Journal};
 use crate::runbook;
@@ -23,10 +25,13 @@ use std::time::Duration;
 
 use crate::signal::{Snapshot, parse_duration};
 
+pub(super) use reach::admin;
+use reach::{ADMIN_URL_ENV, Reached};
+
 /// Exit code for a command that was not understood or not confirmed.
 const USAGE: u8 = 2;
 
-/// Read and change the flags of the admission service.
+/// Read and change the flags of the admission service, or of another store.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
@@ -37,10 +42,13 @@ pub struct Args {
 
 #[derive(Debug, ClapArgs)]
 struct Connection {
-    /// Address of the gateway's admin listener
-    #[arg(long, global = true, env = "WEIR_ADMIN_URL", default_value = "http://127.0.0.1:9901")]
-    url: String,
-    /// File that holds the bearer token; otherwise `WEIR_ADMIN_TOKEN` is read
+    /// File whose [flags] names the store [default: weir.toml, if it is there and --url is not given]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address of the gateway's admin listener [default: `http://127.0.0.1:9901`]
+    #[arg(long, global = true, env = ADMIN_URL_ENV)]
+    url: Option<String>,
+    /// File that holds its bearer token; otherwise `WEIR_ADMIN_TOKEN` is read
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Print one JSON document
@@ -133,12 +141,14 @@ struct ChangeOptions {
 /// When the service cannot be read, or the journal cannot be written.
 pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
     let Args { connection, command } = args;
-    let store = Arc::new(connect(&connection)?);
+    let reached = reach::reach(&connection)?;
+    let store = Arc::clone(&reached.store);
     let json = connection.json;
     match command {
         Command::List => {
             let table = store.list().await?;
-            show(json, &TableBody::from(&table), || flag_text::table(&table))?;
+            let body = reached.of(TableBody::from(&table));
+            show(json, &body, || flag_text::table(&table, &*store))?;
         }
         Command::Get { key } => {
             let table = store.list().await?;
@@ -150,51 +160,29 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
                 )));
             };
             let one = FlagTable { revision: table.revision, flags: vec![state.clone()] };
-            show(json, &TableBody::from(&one).flags[0], || flag_text::flag(state))?;
+            let tells = reached.able().effective;
+            show(json, &TableBody::from(&one).flags[0], || flag_text::flag(state, tells))?;
         }
         Command::Events { since } => {
-            let events = store.events(since).await?;
+            let events = history(&*store, None).await?;
+            let events: Vec<_> = events.into_iter().filter(|event| event.seq > since).collect();
             let body = EventsBody { events: events.iter().map(EventRow::from).collect() };
             show(json, &body, || flag_text::events(&events))?;
         }
         Command::Plan { changes, terms } => {
-            let session = Session::read(store, &terms, json).await?;
+            let session = Session::read(reached, &terms, json).await?;
             let plan = session.plan(&Wanted::Changes(changes), &terms);
             return session.dry_run(plan);
         }
         Command::Set { changes, change } => {
-            return set(store, &Wanted::Changes(changes), change, json).await;
+            return set(reached, &Wanted::Changes(changes), change, json).await;
         }
-        Command::Safe { change } => return set(store, &Wanted::Safe, change, json).await,
+        Command::Safe { change } => return set(reached, &Wanted::Safe, change, json).await,
         Command::Undo { event, change } => {
-            return set(store, &Wanted::Undo(event), change, json).await;
+            return set(reached, &Wanted::Undo(event), change, json).await;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn connect(connection: &Connection) -> color_eyre::Result<WeirAdmin> {
-    admin(&connection.url, connection.token_file.as_deref())
-}
-
-/// The admin API at `url`, with the token of a file or of the environment.
-///
-/// # Errors
-/// When there is no token, or the address is none.
-pub(super) fn admin(url: &str, token_file: Option<&Path>) -> color_eyre::Result<WeirAdmin> {
-    let token = match token_file {
-        Some(file) => std::fs::read_to_string(file)
-            .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?,
-        // Not an option: what stands in an argument list is seen by everyone on the machine.
-        None => std::env::var("WEIR_ADMIN_TOKEN").unwrap_or_default(),
-    };
-    if token.trim().is_empty() {
-        match token_file {
-            Some(file) => bail!("the token file {} is empty", file.display()),
-            None => bail!("WEIR_ADMIN_TOKEN is not set; set it, or name a file with --token-file"),
-        }
-    }
-    Ok(WeirAdmin::new(url, Token::new(&token))?)
 }
 
 /// What is asked for.
@@ -206,22 +194,18 @@ enum Wanted {
 
 /// What was read for one plan.
 struct Session {
-    store: Arc<WeirAdmin>,
+    reached: Reached,
     table: FlagTable,
     scopes: Vec<Arc<Snapshot>>,
-    /// The worst that the gateway's own signals show.
+    /// The worst that the signals show.
     verdict: Option<Verdict>,
     events: Vec<flag::FlagEvent>,
     json: bool,
 }
 
 impl Session {
-    async fn read(
-        store: Arc<WeirAdmin>,
-        terms: &TermOptions,
-        json: bool,
-    ) -> color_eyre::Result<Self> {
-        let table = store.list().await?;
+    async fn read(reached: Reached, terms: &TermOptions, json: bool) -> color_eyre::Result<Self> {
+        let table = reached.store.list().await?;
         if let Some(wanted) = terms.if_revision.map(Revision)
             && wanted != table.revision
         {
@@ -231,15 +215,11 @@ impl Session {
                 table.revision
             );
         }
-        // Without signals the guards are unknown: that refuses what is risky and nothing else.
-        let scopes = store.snapshots().await.unwrap_or_else(|error| {
-            out::note(format_args!("weir: guards cannot be told: {error}"));
-            Vec::new()
-        });
+        let scopes = reached.scopes().await;
         let library = runbook::embedded();
         let verdicts = scopes.iter().map(|scope| diagnose_once(&library, scope));
         let verdict = verdicts.min_by(worst_first);
-        Ok(Self { store, table, scopes, verdict, events: Vec::new(), json })
+        Ok(Self { reached, table, scopes, verdict, events: Vec::new(), json })
     }
 
     fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
@@ -276,7 +256,8 @@ impl Session {
             Ok(plan) => plan,
             Err(error) => return self.no_plan(&error),
         };
-        show(self.json, &PlanBody::from(&plan), || flag_text::plan(&plan))?;
+        let body = self.reached.of(PlanBody::from(&plan));
+        show(self.json, &body, || flag_text::plan(&plan, &*self.reached.store))?;
         Ok(if plan.refused().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -296,14 +277,15 @@ impl Session {
 }
 
 async fn set(
-    store: Arc<WeirAdmin>,
+    reached: Reached,
     wanted: &Wanted,
     change: ChangeOptions,
     json: bool,
 ) -> color_eyre::Result<ExitCode> {
-    let mut session = Session::read(store, &change.terms, json).await?;
+    let mut session = Session::read(reached, &change.terms, json).await?;
+    let store = Arc::clone(&session.reached.store);
     if let Wanted::Undo(seq) = wanted {
-        let events = session.store.events(0).await?;
+        let events = history(&*store, change.journal.as_deref()).await?;
         session.events.extend(pick(events, *seq)?);
     }
     let plan = session.plan(wanted, &change.terms);
@@ -316,10 +298,10 @@ async fn set(
     };
     // With --json, stdout is for the one document at the end.
     if json {
-        out::note(flag_text::plan(&plan));
+        out::note(flag_text::plan(&plan, &*store));
     } else {
         // A plan that cannot be shown is not sent, also when its reader has only left.
-        out::line(flag_text::plan(&plan))
+        out::line(flag_text::plan(&plan, &*store))
             .map_err(|error| eyre!("{error}: the plan cannot be shown, nothing was sent"))?;
     }
     let named = change.actor.filter(|name| !name.trim().is_empty());
@@ -344,11 +326,10 @@ async fn set(
             return Ok(usage("cancelled, nothing was sent"));
         }
     }
-    let journal = open_journal(change.journal, session.store.as_ref()).await?;
+    let journal = open_journal(change.journal, &*store).await?;
     let log: Arc<dyn FlipLog> = Arc::new(journal);
-    let store: Arc<dyn Store> = session.store;
     let report = flag::carry_out(flip, store, log).await;
-    conclude(&plan, &report, json)
+    conclude(&plan, &report, &session.reached, json)
 }
 
 /// The event to take back: the one asked for, else the newest change that is in force.
@@ -365,7 +346,22 @@ fn pick(
     }
 }
 
-async fn open_journal(file: Option<PathBuf>, store: &WeirAdmin) -> color_eyre::Result<Journal> {
+/// The store's history; where it keeps none, what weir's own journal knows of it.
+async fn history(
+    store: &dyn Store,
+    journal: Option<&Path>,
+) -> color_eyre::Result<Vec<flag::FlagEvent>> {
+    if store.capabilities().audit {
+        return Ok(store.events(0).await?);
+    }
+    let path = match journal {
+        Some(path) => path.to_owned(),
+        None => incident::default_path()?,
+    };
+    Ok(if path.is_file() { incident::history(&path, store.name())? } else { Vec::new() })
+}
+
+async fn open_journal(file: Option<PathBuf>, store: &dyn Store) -> color_eyre::Result<Journal> {
     let path = match file {
         Some(path) => path,
         None => incident::default_path()?,
@@ -390,7 +386,12 @@ fn confirmed(plan: &Plan) -> io::Result<bool> {
 }
 
 /// Says how the flip ended. The exit code is the flip's, also when its reader has left.
-fn conclude(plan: &Plan, report: &FlipReport, json: bool) -> color_eyre::Result<ExitCode> {
+fn conclude(
+    plan: &Plan,
+    report: &FlipReport,
+    reached: &Reached,
+    json: bool,
+) -> color_eyre::Result<ExitCode> {
     let (revision, effective) = match &report.end {
         FlipEnd::Applied { revision, effective, .. } => (Some(revision.0), *effective),
         FlipEnd::Overwritten { revision, .. } | FlipEnd::Conflict { revision, .. } => {
@@ -407,6 +408,7 @@ fn conclude(plan: &Plan, report: &FlipReport, json: bool) -> color_eyre::Result<
         "effective_on": effective.map(|effective| effective.on),
         "instances": effective.map(|effective| effective.of),
         "journal_error": report.log_error,
+        "store": reached.body(),
     });
     let shown = show(json, &document, || say.clone());
     if let Some(why) = &report.log_error {

@@ -1,12 +1,13 @@
 //! How `weir flag` prints tables, plans and events for people.
 
 use crate::admission::Direction;
-use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan};
+use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan, Store};
 
-/// The table, one flag a line.
-pub(super) fn table(table: &FlagTable) -> String {
+/// The table, one flag a line, and what its store cannot do.
+pub(super) fn table(table: &FlagTable, store: &dyn Store) -> String {
+    let able = store.capabilities();
     let mut lines = vec![
-        format!("revision {}", table.revision),
+        format!("revision {} in {}", table.revision, store.name()),
         format!(
             "{:<32} {:>9} {:>9} {:>9} {:>9}  last change",
             "flag", "stored", "base", "effective", "safe"
@@ -18,16 +19,17 @@ pub(super) fn table(table: &FlagTable) -> String {
             flag.key,
             flag.stored().to_string(),
             flag.base.to_string(),
-            effective(flag),
+            effective(flag, able.effective),
             flag.safe.to_string(),
             last(flag),
         ));
     }
+    lines.extend(able.lacks().into_iter().map(|what| format!("lacks: {what}")));
     lines.join("\n")
 }
 
-/// One flag in full.
-pub(super) fn flag(flag: &FlagState) -> String {
+/// One flag in full. `tells` is whether the store tells what instances use.
+pub(super) fn flag(flag: &FlagState, tells: bool) -> String {
     let overridden =
         flag.overridden.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
     let mut lines = vec![
@@ -38,6 +40,9 @@ pub(super) fn flag(flag: &FlagState) -> String {
         format!("safe      {}", flag.safe),
         format!("changed   {}", last(flag)),
     ];
+    if !tells {
+        lines.push("effective not told by this store".to_owned());
+    }
     lines.extend(
         flag.effective.iter().map(|(instance, value)| format!("effective {value} on {instance}")),
     );
@@ -45,8 +50,10 @@ pub(super) fn flag(flag: &FlagState) -> String {
 }
 
 /// The plan as it is shown before it is confirmed.
-pub(super) fn plan(plan: &Plan) -> String {
-    let mut lines = vec![format!("plan {} at revision {}", plan.name, plan.revision)];
+pub(super) fn plan(plan: &Plan, store: &dyn Store) -> String {
+    let able = store.capabilities();
+    let at = format!("plan {} at revision {} in {}", plan.name, plan.revision, store.name());
+    let mut lines = vec![at];
     for change in &plan.changes {
         let direction = match change.direction {
             Direction::Safer => "safer",
@@ -75,11 +82,18 @@ pub(super) fn plan(plan: &Plan) -> String {
         (Some(ttl_s), OnExpire::Revert) => format!("reverts to the base value after {ttl_s} s"),
         (Some(ttl_s), OnExpire::Remind) => format!("reminds after {ttl_s} s, changes nothing"),
     };
+    // This command ends at once; the dashboard takes such timers up from the journal when it starts.
+    let carried = if able.timer || plan.ttl_s.is_none() {
+        ""
+    } else {
+        "; only while a `weir watch` runs that was started after this flip"
+    };
     let reason = if plan.reason.is_empty() { "MISSING, add --reason" } else { &plan.reason };
     lines.push(format!("  reaches  {}", plan.reach));
-    lines.push(format!("  timer    {timer}"));
+    lines.push(format!("  timer    {timer}{carried}"));
     lines.push(format!("  verify   {}", plan.verify));
     lines.push(format!("  reason   {reason}"));
+    lines.extend(able.lacks().into_iter().map(|what| format!("  lacks    {what}")));
     lines.extend(plan.refused().map(|guard| format!("REFUSED: {}", guard.text)));
     lines.join("\n")
 }
@@ -114,11 +128,12 @@ pub(super) fn events(events: &[FlagEvent]) -> String {
 }
 
 /// The effective value where all instances agree, else how many values there are.
-fn effective(flag: &FlagState) -> String {
+fn effective(flag: &FlagState, tells: bool) -> String {
     let mut values: Vec<String> = flag.effective.values().map(ToString::to_string).collect();
     values.sort();
     values.dedup();
     match values.as_slice() {
+        [] if !tells => "not told".to_owned(),
         [] => "?".to_owned(),
         [one] => one.clone(),
         many => format!("{} differ", many.len()),

@@ -37,6 +37,7 @@ mod runbook_test;
 mod scrape;
 mod signals;
 mod stdin_eof;
+mod timekeeper;
 mod walk_save;
 mod walk_text;
 mod watch;

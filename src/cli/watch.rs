@@ -14,7 +14,6 @@ use super::config::{self, Loaded};
 use super::live;
 use super::record;
 use super::walk_text;
-use crate::flag::Store;
 use crate::incident::recording::{RecordingThread, SourceLine};
 use crate::ingest::{
     ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
@@ -61,7 +60,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let walk = walk.transpose()?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
-    let store = loaded.flag_store()?.map(|store| Arc::new(store) as Arc<dyn Store>);
+    let store = loaded.flag_store()?;
     let origin = origin(&sources);
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
@@ -88,21 +87,25 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         let text = format!("flips are off, nothing can be written down: {why}");
         notify.try_send(Notice { wall: chrono::Utc::now(), text })?;
     }
+    let read_only = args.read_only || file.read_only || store.is_none() || journal.is_err();
+    let has_journal = journal.is_ok();
+    let desk = board::Desk::new(store, journal, tape());
+    let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let exit = crate::tui::run(Session {
-        title: if journal.is_ok() { "watch" } else { "watch (no journal)" }.to_owned(),
+        title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),
         environment,
         started: origin.into_std(),
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
-        read_only: args.read_only || file.read_only || store.is_none() || journal.is_err(),
-        port: board::Desk::new(store, journal, tape()),
+        read_only,
+        port: desk,
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
         owners: loaded.owners(),
         walk,
     })
     .await;
-    drop((poller, alert_watch));
+    drop((poller, alert_watch, time));
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)

@@ -47,6 +47,8 @@ pub struct Intent {
     pub on_expire: OnExpire,
     /// What will be verified, in words.
     pub verify: String,
+    /// The store that it goes to, by name; [`carry_out`] fills it in.
+    pub store: Option<String>,
 }
 
 /// What is written when the flip is over.
@@ -266,6 +268,7 @@ impl Flip {
             ttl_s: plan.ttl_s,
             on_expire: plan.on_expire,
             verify: plan.verify.clone(),
+            store: None,
         };
         Ok(Self { plan, author, intent, state: State::Intent, table: None, log_error: None })
     }
@@ -425,7 +428,8 @@ pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipL
     loop {
         match flip.next() {
             Step::WriteIntent(intent) => {
-                let (log, intent) = (Arc::clone(&log), intent.clone());
+                let store = Some(store.name().to_owned());
+                let (log, intent) = (Arc::clone(&log), Intent { store, ..intent.clone() });
                 flip.on_intent_written(on_disk(move || log.intent(&intent)).await);
             }
             Step::Send(plan, author) => {

@@ -1,7 +1,7 @@
 //! Reading and changing flags: stores, plans, interlocks. The only room that changes anything.
 //!
 //! A flip is always read, plan, confirm, carry out, verify. The rules (`interlock`, `plan`,
-//! `verify`, `flip`, `unsettled`) are pure; I/O is in the stores and in [`carry_out`].
+//! `verify`, `flip`, `unsettled`, `timer`) are pure; I/O is in the stores and in [`carry_out`].
 
 mod condition;
 #[cfg(test)]
@@ -14,6 +14,7 @@ mod plan_wire;
 mod snapshot_wire;
 mod store;
 mod stores;
+mod timer;
 mod types;
 mod unsettled;
 mod verify;
@@ -37,6 +38,7 @@ pub use stores::{
     EnvoyFlag, EnvoyFlagError, EnvoyRuntime, EnvoyValue, Etcd, EtcdLogin, FLAGD_PREFIX, FlagdFile,
     TIMEOUT, Token, Unleash, UnleashPlace, WeirAdmin, apply_body,
 };
+pub use timer::{Due, TIMER, Timed, Timers};
 pub use types::{
     Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
 };

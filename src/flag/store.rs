@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::admission::FlagValue;
 
-use super::types::{FlagTable, Outcome, Plan, Revision};
+use super::types::{FlagTable, OnExpire, Outcome, Plan, Revision};
 
 /// How a store keeps two writers apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub enum CompareAndSet {
     /// The last writer wins.
     None,
 }
+
+const HALF_WAY: &str = "several flags are written one by one: a plan can stop half-way";
+const NO_TIMER: &str = "no timer: reverts only while weir runs";
 
 /// What a store can do. The screen shows what it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +48,34 @@ impl Capabilities {
     /// follows. Empty for a store that can do it all.
     #[must_use]
     pub fn lacks(self) -> Vec<&'static str> {
-        let writers = match self.compare_and_set {
-            CompareAndSet::Atomic => None,
-            CompareAndSet::Advisory => {
-                Some("two writers at once may both win: weir looks afterwards")
-            }
-            CompareAndSet::None => Some("no lock: another writer can overwrite you"),
-        };
         let rest = [
-            (self.all_or_none, "several flags are written one by one: a plan can stop half-way"),
-            (self.timer, "no timer: reverts only while weir runs"),
+            (self.all_or_none, HALF_WAY),
+            (self.timer, NO_TIMER),
             (self.audit, "no history: only weir's journal knows who changed what"),
             (self.effective, "what the instances really use is not told"),
             (self.comment, "the reason is kept in weir's journal only"),
         ];
         let lacking = rest.into_iter().filter(|(can, _)| !can).map(|(_, words)| words);
-        writers.into_iter().chain(lacking).collect()
+        self.writers().into_iter().chain(lacking).collect()
+    }
+
+    /// The part of [`Self::lacks`] that may go wrong with this plan: no lock, half of it, its timer.
+    #[must_use]
+    pub fn lacks_for(self, plan: &Plan) -> Vec<&'static str> {
+        let half_way = (!self.all_or_none && plan.changes.len() > 1).then_some(HALF_WAY);
+        let reverts = plan.ttl_s.is_some() && plan.on_expire == OnExpire::Revert;
+        let timer = (!self.timer && reverts).then_some(NO_TIMER);
+        self.writers().into_iter().chain(half_way).chain(timer).collect()
+    }
+
+    const fn writers(self) -> Option<&'static str> {
+        match self.compare_and_set {
+            CompareAndSet::Atomic => None,
+            CompareAndSet::Advisory => {
+                Some("two writers at once may both win: weir looks afterwards")
+            }
+            CompareAndSet::None => Some("no lock: another writer can overwrite you"),
+        }
     }
 }
 
@@ -198,7 +213,8 @@ pub enum StoreError {
 
 /// A place where flags live. Used as `Arc<dyn Store>`; the futures borrow the store.
 pub trait Store: Send + Sync {
-    /// Its name on screen and in errors.
+    /// Its name on screen, in errors and in the journal: address and environment, so that two are told
+    /// apart.
     fn name(&self) -> &str;
 
     /// What it can do.

@@ -67,10 +67,12 @@ pub struct GatewayConfig {
 /// The values that a flag may have, for the schema alone: [`flag_value`] reads them.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is wanted")]
-enum FlagScalar {
+pub enum FlagScalar {
+    /// `true` or `false`.
     Switch(bool),
+    /// A number.
     Number(f64),
+    /// One of the flag's words.
     Word(String),
 }
 
@@ -273,24 +275,7 @@ impl GatewayConfig {
     /// # Errors
     /// [`ConfigError`] for an unknown flag or a value that does not fit.
     pub fn base_settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::default();
-        for (key, value) in &self.flags {
-            let place = format!("gateway.flags.{key}");
-            if let (Err(_), Some(table)) = (flag(key), value.as_table()) {
-                // `retry.owner = 1` without quotes is a table `retry` to TOML.
-                let inner = table.keys().next().map_or("...", String::as_str);
-                let remedy = format!("put the whole key in quotes: \"{key}.{inner}\" = ...");
-                return Err(ConfigError::new(place, "is a table and no flag", remedy));
-            }
-            let wrong = |error: FlagError| wrong_flag(&place, error);
-            let def = flag(key).map_err(wrong)?;
-            let value = flag_value(value).ok_or_else(|| {
-                let message = format!("a {} is no value of a flag", value.type_str());
-                ConfigError::new(&*place, message, format!("write {}", def.kind))
-            })?;
-            settings.set(key, value).map_err(wrong)?;
-        }
-        Ok(settings)
+        base_settings("gateway.flags", &self.flags)
     }
 
     /// A number that instances with the same upstream, base flags and scopes share, and hardly any
@@ -313,6 +298,38 @@ impl GatewayConfig {
     pub fn default_deadline(&self) -> Duration {
         Duration::try_from_secs_f64(self.default_deadline_s).unwrap_or(Duration::MAX)
     }
+}
+
+/// The settings before any override, by the table at `place`: the defaults where it says nothing.
+///
+/// # Errors
+/// [`ConfigError`] for an unknown flag or a value that does not fit.
+pub fn base_settings(
+    place: &str,
+    flags: &BTreeMap<String, toml::Value>,
+) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::default();
+    for (key, value) in flags {
+        let place = format!("{place}.{key}");
+        if let (Err(_), Some(table)) = (flag(key), value.as_table()) {
+            return Err(no_quotes(&place, key, table.keys().next()));
+        }
+        let wrong = |error: FlagError| wrong_flag(&place, error);
+        let def = flag(key).map_err(wrong)?;
+        let value = flag_value(value).ok_or_else(|| {
+            let message = format!("a {} is no value of a flag", value.type_str());
+            ConfigError::new(&*place, message, format!("write {}", def.kind))
+        })?;
+        settings.set(key, value).map_err(wrong)?;
+    }
+    Ok(settings)
+}
+
+/// `retry.owner = 1` without quotes is a table `retry` to TOML.
+fn no_quotes(place: &str, key: &str, inner: Option<&String>) -> ConfigError {
+    let inner = inner.map_or("...", String::as_str);
+    let remedy = format!("put the whole key in quotes: \"{key}.{inner}\" = ...");
+    ConfigError::new(place, "is a table and no flag", remedy)
 }
 
 /// Checks the scopes of a file and turns them into the gate's.

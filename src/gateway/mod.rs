@@ -20,7 +20,10 @@ pub mod store;
 mod tally;
 mod upstream;
 
-pub use config::{ConfigError, GatewayConfig, KeyConfig, ScopeEntry, flag_value, scopes};
+pub use config::{
+    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, base_settings, flag_value,
+    scopes,
+};
 pub use metrics::{Facts, render};
 pub use server::{Gateway, StartError};
 pub use tally::Tally;

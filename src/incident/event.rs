@@ -40,6 +40,9 @@ pub enum Event {
         on_expire: WireOnExpire,
         /// What will be verified.
         verify: String,
+        /// The store that it goes to, by name; older entries do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        store: Option<String>,
     },
     /// How the flip ended.
     Outcome {
@@ -155,6 +158,7 @@ impl From<&Intent> for Event {
             ttl_s: intent.ttl_s,
             on_expire: intent.on_expire.into(),
             verify: intent.verify.clone(),
+            store: intent.store.clone(),
         }
     }
 }

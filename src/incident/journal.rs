@@ -261,6 +261,12 @@ pub fn verify(path: &Path) -> Result<Found, JournalError> {
     read_on(path, &file, &mut Tail::default())
 }
 
+/// Checks a journal as [`verify`] does, and shows `each` entry.
+pub(super) fn read(path: &Path, mut each: impl FnMut(Entry)) -> Result<(), JournalError> {
+    let file = File::open(path).map_err(cannot("open it", path))?;
+    walk(path, &file, &mut Tail::default(), |entry, _| each(entry)).map(drop)
+}
+
 /// Which of these anchors, in whatever order, are of this journal, and which of those it does not hold:
 /// then lines were cut or forged although the chain is whole.
 ///
@@ -423,6 +429,7 @@ mod tests {
             ttl_s: Some(1800),
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
+            store: None,
         }
     }
 

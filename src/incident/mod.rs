@@ -6,6 +6,7 @@
 mod chain;
 mod diagnoses;
 mod event;
+mod flips;
 mod journal;
 mod reconcile;
 pub mod recording;
@@ -13,6 +14,7 @@ pub mod recording;
 pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
 pub use event::Event;
+pub use flips::{history, timers};
 pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,
     default_path, verify,

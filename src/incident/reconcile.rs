@@ -35,7 +35,14 @@ pub async fn reconcile(
     let keeps_ids = able.audit && able.compare_and_set == CompareAndSet::Atomic;
     let mut still_open = Vec::new();
     for flip in open_flips {
-        let Event::Flip { request_id, plan, revision, changes, .. } = &flip else { continue };
+        let Event::Flip { request_id, plan, revision, changes, store: of, .. } = &flip else {
+            continue;
+        };
+        // Another store's table says nothing about it.
+        if of.as_deref().is_some_and(|of| of != store.name()) {
+            still_open.push(flip);
+            continue;
+        }
         let stored = history.iter().find(|event| {
             event.kind == EventKind::Change && event.request_id.as_ref() == Some(request_id)
         });

@@ -14,6 +14,6 @@ pub mod view;
 pub use events::run;
 pub use session::{
     Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Notice, Playhead, Port, Seek,
-    Session, Update, Want, Wish,
+    Session, StoreFace, Update, Want, Wish,
 };
 pub use theme::Appearance;

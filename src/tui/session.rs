@@ -12,7 +12,9 @@ use thiserror::Error as ThisError;
 use tokio::sync::{mpsc, watch};
 
 use crate::diagnosis::{Change, Facts, Library, Owners, Verdict};
-use crate::flag::{self, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms};
+use crate::flag::{
+    self, Capabilities, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms,
+};
 use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
 use crate::runbook::Walk;
@@ -243,10 +245,23 @@ pub enum Entry {
     },
 }
 
+/// The flag store as the screen shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFace {
+    /// Its name.
+    pub name: String,
+    /// What it can do.
+    pub able: Capabilities,
+}
+
 /// Everything with a network or a disk behind it.
 ///
 /// The screen runs these on tasks of their own and never waits for one. Errors are words for a person.
 pub trait Port: Send + Sync {
+    /// The flag store and what it can do, without asking it; `None` where it does not matter.
+    fn store(&self) -> Option<StoreFace> {
+        None
+    }
     /// Reads the flag table.
     fn load_flags(&self) -> Answer<Result<FlagTable, String>>;
     /// Makes a plan with its interlocks. Changes nothing.

@@ -1,5 +1,7 @@
 //! A real etcd on free loopback ports, that can be stopped, killed and started again.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

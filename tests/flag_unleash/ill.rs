@@ -198,6 +198,7 @@ async fn flips_that_a_crash_left_open_are_told_by_the_values() {
         ttl_s: None,
         on_expire: WireOnExpire::Remind,
         verify: String::new(),
+        store: None,
     };
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("journal.jsonl");

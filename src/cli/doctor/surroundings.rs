@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::board;
-use crate::cli::config::Loaded;
-use crate::flag::{Store as _, StoreError};
+use crate::cli::config::{FlagStoreKind, Loaded};
+use crate::flag::StoreError;
 use crate::gateway::{self, GatewayConfig};
 use crate::ingest::{Access, Adapters, FOLDER, TransportError};
 
@@ -68,36 +68,65 @@ pub fn scopes(file: &Loaded) -> Vec<Finding> {
     findings
 }
 
-/// Whether flags can be read with this token. Nothing is changed to find out more.
-pub async fn flags(file: &Loaded) -> Finding {
+/// Whether flags can be read, and what their store cannot do. Nothing is changed to find out more.
+pub async fn flags(file: &Loaded) -> Vec<Finding> {
     const WHAT: &str = "flags";
-    let store = match file.flag_store() {
-        Ok(Some(store)) => store,
-        Ok(None) => {
+    let (store, kind) = match (file.flag_store(), &file.toml.flags) {
+        (Ok(Some(store)), Some(entry)) => (store, entry.kind),
+        (Ok(_), _) => {
             let next = "add [flags] with `url` and `token_env` to flip from the dashboard";
-            return Finding::note(WHAT, "no [flags]: the dashboard only watches", next);
+            return vec![Finding::note(WHAT, "no [flags]: the dashboard only watches", next)];
         }
-        Err(error) => return Finding::error(WHAT, error),
+        (Err(error), _) => return vec![Finding::error(WHAT, error)],
     };
     let name = store.name();
-    match store.list().await {
+    let read = match store.list().await {
         Ok(table) if file.toml.read_only => {
             let said = format!("{name} has {} flags; `read_only` is set", table.flags.len());
             Finding::note(WHAT, said, "remove `read_only` to change them from here")
         }
         Ok(table) => Finding::good(WHAT, format!("{name} has {} flags", table.flags.len())),
-        Err(error) => {
-            let next = match &error {
-                StoreError::Refused { status: 401 | 403, .. } => {
-                    "give [flags] the token of the gateway's `admin_token_env`"
-                }
-                StoreError::Refused { .. } | StoreError::Malformed { .. } => {
-                    "name the gateway's `admin_listen` address in `flags.url`"
-                }
-                _ => "start the gateway, or correct `flags.url`",
-            };
-            Finding::wrong(WHAT, error.to_string(), next)
+        Err(error) => Finding::wrong(WHAT, error.to_string(), remedy(kind, &error)),
+    };
+    let lacks = store.capabilities().lacks();
+    let able = if lacks.is_empty() {
+        Finding::good(WHAT, "the store lacks nothing: lock, timer, history, values in use, reasons")
+    } else {
+        let next = "the plan says so again where it matters";
+        Finding::note(WHAT, format!("the store lacks: {}", lacks.join("; ")), next)
+    };
+    vec![read, able]
+}
+
+/// What to do when the flags of a store cannot be read.
+const fn remedy(kind: FlagStoreKind, error: &StoreError) -> &'static str {
+    use FlagStoreKind::{Envoy, Etcd, Flagd, Unleash, Weir};
+    match (kind, error) {
+        (_, StoreError::File { .. }) | (Flagd, _) => {
+            "name the file in `flags.file`, and let weir read it"
         }
+        (Weir, StoreError::Refused { status: 401 | 403, .. }) => {
+            "give [flags] the token of the gateway's `admin_token_env`"
+        }
+        (Weir, StoreError::Refused { .. } | StoreError::Malformed { .. }) => {
+            "name the gateway's `admin_listen` address in `flags.url`"
+        }
+        (Weir, _) => "start the gateway, or correct `flags.url`",
+        (Etcd, StoreError::Refused { .. }) => {
+            "correct `flags.user` and its password; the user needs `readwrite` on the namespace"
+        }
+        (Etcd, _) => "correct `flags.url`: it takes etcd's client address, 3.4 or newer",
+        (Unleash, StoreError::Refused { status: 401 | 403, .. }) => {
+            "give [flags] an admin or personal token of Unleash, not an SDK token"
+        }
+        (Unleash, StoreError::Refused { .. }) => {
+            "correct `flags.project`, `flags.environment` and `flags.prefix`"
+        }
+        (Unleash, _) => "correct `flags.url`, and see whether Unleash is up",
+        (Envoy, StoreError::Refused { .. }) => {
+            "correct `flags.layer`, or add an admin layer to `layered_runtime`"
+        }
+        (Envoy, _) => "correct `flags.instances`: each is the admin port of an Envoy that is up",
     }
 }
 

@@ -42,6 +42,7 @@ const PAGES_MAX: usize = 100;
 /// Flags in one namespace of an etcd cluster.
 #[derive(Debug)]
 pub struct Etcd {
+    name: String,
     gateway: Gateway,
     layout: Layout,
     base: Settings,
@@ -60,7 +61,9 @@ impl Etcd {
         base: Settings,
     ) -> Result<Self, StoreError> {
         let layout = Layout::new(namespace)?;
-        Ok(Self { gateway: Gateway::new(base_url, login)?, layout, base })
+        let gateway = Gateway::new(base_url, login)?;
+        let name = format!("{}/{namespace}", gateway.name());
+        Ok(Self { name, gateway, layout, base })
     }
 
     async fn read(&self) -> Result<View, StoreError> {
@@ -196,7 +199,7 @@ fn after(now: DateTime<Utc>, ttl_s: u64) -> Option<DateTime<Utc>> {
 
 impl Store for Etcd {
     fn name(&self) -> &str {
-        self.gateway.name()
+        &self.name
     }
 
     fn capabilities(&self) -> Capabilities {

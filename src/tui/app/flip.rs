@@ -10,9 +10,10 @@ use chrono::{DateTime, Utc};
 use tui_input::Input;
 
 use crate::flag::{
-    Change, Confirmation, FlagTable, Plan, Progress, Revision, Verify, confirmation,
+    Change, Confirmation, FlagState, FlagTable, Plan, Progress, Revision, Verify, confirmation,
 };
 use crate::signal::Mono;
+use crate::tui::app::Model;
 use crate::tui::app::settled::Served;
 
 /// For so long fewer must be served: what waits in a queue is served a little later.
@@ -300,5 +301,20 @@ impl Flip {
     #[must_use]
     pub fn is_pending(&self) -> bool {
         !self.undone && matches!(self.progress, Progress::Pending { .. })
+    }
+}
+
+impl Model {
+    /// Whether the store tells what the instances really use.
+    #[must_use]
+    pub fn tells_effective(&self) -> bool {
+        self.store.as_ref().is_none_or(|store| store.able.effective)
+    }
+
+    /// Flags that go back by themselves only while weir runs: their store has no timer.
+    pub fn carried(&self) -> impl Iterator<Item = &FlagState> {
+        let is_carried = self.store.as_ref().is_some_and(|store| !store.able.timer);
+        let flags = self.flags.table.iter().flat_map(|table| &table.flags);
+        flags.filter(move |flag| is_carried && flag.expires.is_some())
     }
 }

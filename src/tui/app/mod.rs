@@ -33,7 +33,7 @@ use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
-use crate::tui::session::{Entry, Notice, Playhead, Seek, Update, Wish};
+use crate::tui::session::{Entry, Notice, Playhead, Seek, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
 pub use update::update;
@@ -163,6 +163,8 @@ pub struct Model {
     pub environment: String,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Where the flags are; `None` shows nothing of it.
+    pub store: Option<StoreFace>,
     /// The offset of local time.
     pub zone: FixedOffset,
     /// The calendar's time.
@@ -242,6 +244,7 @@ impl Model {
             toast: None,
             playhead: None,
             person: "on-call".to_owned(),
+            store: None,
             owners: Owners::default(),
             guides: BTreeMap::new(),
             incidents: BTreeMap::new(),

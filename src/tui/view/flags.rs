@@ -9,7 +9,7 @@ use crate::flag::FlagState;
 use crate::tui::app::Model;
 use crate::tui::app::mode::{Choice, Editor};
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{clock, cut, span};
+use crate::tui::view::format::{clock, cut, cut_words, span};
 use crate::tui::view::texts::{typed, wrap};
 use crate::tui::view::widgets::{centred, lines, overlay, panel};
 
@@ -61,6 +61,7 @@ fn title(model: &Model, look: &Appearance) -> Line<'static> {
 
 fn table(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(title(model, look), area, look, buf);
+    store(model, look, area, buf);
     let cursor = model.flag_under_cursor();
     let wide = inner.width >= 100;
     let mut head = format!("   {:<33}{:<10}{:<10}{:<11}", "flag", "base", "override", "in use");
@@ -77,6 +78,22 @@ fn table(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     lines(content, body, buf);
 }
 
+/// The store's name and what it lacks, on the lower edge of the table.
+fn store(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let Some(store) = &model.store else { return };
+    let lacks = store.able.lacks();
+    let (words, role) = if lacks.is_empty() {
+        (store.name.clone(), Role::Dim)
+    } else {
+        (format!("{} lacks {}: {}", store.name, lacks.len(), lacks.join("; ")), Role::Warn)
+    };
+    let room = usize::from(area.width).saturating_sub(4);
+    let edge = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
+    let edge = Rect { x: edge.x + 1, width: edge.width.saturating_sub(2), ..edge };
+    let text = format!(" {} ", cut_words(&words, room, look.glyphs.ellipsis));
+    lines([Line::styled(text, look.style(role))], edge, buf);
+}
+
 fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static> {
     let marked = model.flags.marked.iter().find(|change| change.key == key);
     let mark = if marked.is_some() { "*" } else { " " };
@@ -86,7 +103,7 @@ fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static>
     let short = |text: String| cut(&text, 9, look.glyphs.ellipsis);
     let overridden = flag.overridden.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
     let role = if flag.overridden.is_some() { Role::Warn } else { Role::Dim };
-    let (used, used_role) = in_use(flag);
+    let (used, used_role) = in_use(flag, model.tells_effective());
     let mut spans = vec![
         Span::raw(format!(" {mark} {key:<32} ")),
         Span::raw(format!("{:<10}", short(flag.base.to_string()))),
@@ -121,9 +138,15 @@ fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static>
 }
 
 /// What the instances really use: one value, or how many differ.
-fn in_use(flag: &FlagState) -> (String, Role) {
+fn in_use(flag: &FlagState, tells: bool) -> (String, Role) {
     let mut values = flag.effective.values();
-    let Some(first) = values.next() else { return ("?".to_owned(), Role::Unknown) };
+    let Some(first) = values.next() else {
+        return if tells {
+            ("?".to_owned(), Role::Unknown)
+        } else {
+            ("not told".to_owned(), Role::Dim)
+        };
+    };
     if values.all(|value| value == first) {
         let role = if first == flag.stored() { Role::Strong } else { Role::Warn };
         return (first.to_string(), role);
@@ -137,6 +160,8 @@ fn meaning(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let Some(def) = FLAGS.iter().find(|def| def.key == key) else { return };
     let state = model.flag(key);
     let safe = state.map_or_else(String::new, |flag| format!("  safe: {}", flag.safe));
+    let effective =
+        if model.tells_effective() { "" } else { "  effective: not told by this store" };
     let changed = state.and_then(|flag| {
         Some(format!("  changed by {} at {}", flag.by.as_ref()?, clock(flag.at?, model.zone)))
     });
@@ -144,7 +169,7 @@ fn meaning(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         [
             Line::from(format!(" {key}: {}", def.meaning)),
             Line::styled(
-                format!(" takes {}{safe}{}", def.kind, changed.unwrap_or_default()),
+                format!(" takes {}{safe}{effective}{}", def.kind, changed.unwrap_or_default()),
                 look.style(Role::Dim),
             ),
         ],
@@ -165,9 +190,10 @@ fn flips(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         return;
     }
     let content = model.flips.iter().rev().map(|flip| {
+        let unread = if model.tells_effective() { "?" } else { "not told " };
         let reach = flip
             .reach
-            .map_or_else(|| "?".to_owned(), |reach| format!("{} of {}", reach.on, reach.of));
+            .map_or_else(|| unread.to_owned(), |reach| format!("{} of {}", reach.on, reach.of));
         let state = if flip.undone { "undone" } else { flip.progress.word() };
         Line::from(vec![
             Span::styled(

@@ -49,11 +49,28 @@ pub fn leaving(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
             Line::from(format!("   {key} = {value}"))
         }));
     }
+    content.extend(carried(model, look));
     content.push(Line::from(" Enter or Ctrl-C leaves, Esc stays"));
     let height = u16::try_from(content.len() + 2).unwrap_or(3);
     let title = Line::styled(" leave weir? ", look.style(Role::Strong));
     let inner = overlay(title, centred(area, 56, height), look, buf);
     lines(content, inner, buf);
+}
+
+/// What goes back by itself only while weir is there to do it.
+fn carried(model: &Model, look: &Appearance) -> Vec<Line<'static>> {
+    let mut content: Vec<Line<'static>> = model
+        .carried()
+        .map(|flag| {
+            let due = flag.expires.map_or_else(String::new, |due| clock(due, model.zone));
+            Line::from(format!("   {} = {}, due {due}", flag.key, flag.stored()))
+        })
+        .collect();
+    if !content.is_empty() {
+        let text = format!(" {} on a timer that reverts only while weir runs:", content.len());
+        content.insert(0, Line::styled(text, look.style(Role::Warn)));
+    }
+    content
 }
 
 /// The dialog. Returns what it shows of the plan: what has not been shown cannot be applied.
@@ -126,6 +143,11 @@ fn vital(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<Lin
         .flat_map(|change| change_lines(model, change, columns, look, width))
         .collect();
     content.extend(plan.guards.iter().flat_map(|guard| guard_lines(guard, plan, look, width)));
+    let lacks = model.store.iter().flat_map(|store| store.able.lacks_for(plan));
+    for (index, what) in lacks.enumerate() {
+        let rows = field(if index == 0 { "store" } else { "" }, what, width);
+        content.extend(rows.into_iter().map(|row| row.style(look.style(Role::Warn))));
+    }
     content
 }
 
@@ -133,9 +155,16 @@ fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<L
     let mut content = field("reaches", &plan.reach, width);
     content.extend(field("now", &effect_now(model), width));
     content.extend(field("verify", &plan.verify, width));
+    if !model.tells_effective() {
+        content.extend(field("", "effective: not told by this store", width));
+    }
     let timer = match (plan.ttl_s, plan.on_expire) {
         (None, _) => "u opens the way back as a plan; no timer".to_owned(),
-        (Some(ttl), OnExpire::Revert) => format!("u, or by itself in {}", whole_span(ttl)),
+        (Some(ttl), OnExpire::Revert) => {
+            let carried = model.store.as_ref().is_some_and(|store| !store.able.timer);
+            let only = if carried { ", if weir still runs then" } else { "" };
+            format!("u, or by itself in {}{only}", whole_span(ttl))
+        }
         (Some(ttl), OnExpire::Remind) => {
             format!("u; reminds in {}, never reverts by itself", whole_span(ttl))
         }

@@ -153,7 +153,7 @@ impl Unleash {
             Some(token) => Some((connect(&token)?, token)),
             None => None,
         };
-        let name = format!("Unleash {}", client.place());
+        let name = format!("Unleash {}/{}", client.place(), place.environment);
         Ok(Self { name, token, client, sdk, place, base, seen: Mutex::default() })
     }
 

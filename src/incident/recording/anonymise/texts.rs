@@ -106,6 +106,7 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             ttl_s,
             on_expire,
             verify,
+            store: None,
         },
         Event::Plan { name, changes, refused } => {
             Event::Plan { name: words.hide(&name), changes, refused: refused.map(|_| removed()) }

@@ -211,7 +211,8 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
 
 /// Leaves at once, or asks when flips of this session are still in force.
 fn quit(model: &mut Model) -> Vec<Effect> {
-    if model.open_overrides().is_empty() && model.unsettled.is_none() {
+    let is_clear = model.open_overrides().is_empty() && model.carried().next().is_none();
+    if is_clear && model.unsettled.is_none() {
         return vec![Effect::Leave];
     }
     model.modes.push(Mode::Leaving);

@@ -448,6 +448,7 @@ mod tests {
                 &After { changes: &[], table: &table(&[]) },
                 &[Arc::new(last)],
                 cause,
+                Standing::Confirmed,
             )
         };
         assert!(of_old(250.0).iter().all(|guard| guard.holds == Some(true)), "{:?}", of_old(250.0));

@@ -39,3 +39,22 @@ impl Judge {
         self.verdict.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_scope_is_on_top_and_one_that_is_gone_is_forgotten() {
+        let mut judge = Judge::default();
+        assert_eq!(judge.verdict(), None, "nothing was looked at");
+        let scopes = ["a/b/c", "a/b/d"].map(|name| Snapshot::new(name, 10.0));
+        judge.look(&scopes, Mono::START);
+        assert!(judge.verdict().is_some_and(|verdict| verdict.scope == "a/b/c"));
+        judge.look(&scopes[1..], Mono::START);
+        assert!(judge.verdict().is_some_and(|verdict| verdict.scope == "a/b/d"));
+        assert_eq!(judge.of_scopes.len(), 1);
+        judge.look(&[], Mono::START);
+        assert_eq!(judge.verdict(), None);
+    }
+}

@@ -47,9 +47,13 @@ fn scenario() -> PathBuf {
 fn two_gateways_share_a_budget_and_their_sums_are_the_ledger() {
     let path = scenario();
     let path = path.to_str().expect("a UTF-8 path");
-    let report = drill(&[path, "--headless", "--set", "queue.max_age_s=2@8s"]);
+    // Two tries more at once is what an interlock refuses: the drill has a token for its harms.
+    let harm = ["--set", "retry.max_attempts=4@13s"];
+    let report =
+        drill(&[&[path, "--headless", "--set", "queue.max_age_s=2@8s"], &harm[..]].concat());
     assert_ledger_agrees(&report);
     assert_eq!(report["flags"][0]["value"], "2", "both took it, or the drill would have ended");
+    assert_eq!(report["flags"][1]["value"], "4", "{report}");
     let remarks = report["remarks"].to_string();
     assert!(remarks.contains("sums over 2 gates"), "{remarks}");
     assert_between("refusals", sum(&report, "provider_429"), 0.0, 30.0);

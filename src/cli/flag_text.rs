@@ -114,8 +114,10 @@ pub(super) fn events(events: &[FlagEvent]) -> String {
                 }
             })
             .collect();
+        let glass =
+            event.marks.broken_glass().map_or_else(String::new, |words| format!("; {words}"));
         format!(
-            "{:>4} {} {} (revision {}): {}; {}",
+            "{:>4} {} {} (revision {}): {}; {}{glass}",
             event.seq,
             event.at.format("%Y-%m-%d %H:%M:%SZ"),
             event.actor,
@@ -156,7 +158,7 @@ fn last(flag: &FlagState) -> String {
 mod tests {
     use super::*;
     use crate::admission::FlagValue;
-    use crate::flag::{EventChange, Revision};
+    use crate::flag::{EventChange, Marks, Revision};
 
     #[test]
     fn a_reminder_is_told_as_one() {
@@ -168,6 +170,7 @@ mod tests {
             incident: None,
             request_id: None,
             anchor: None,
+            marks: Marks::default(),
             revision: Revision(2),
             kind,
             changes: vec![EventChange {

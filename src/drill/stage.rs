@@ -25,6 +25,8 @@ use store::SharedStore;
 
 /// Environment variable that hands the gateway its admin token.
 const TOKEN_VARIABLE: &str = "WEIR_DRILL_ADMIN_TOKEN";
+/// The same for the second token, which passes interlocks.
+const GLASS_VARIABLE: &str = "WEIR_DRILL_BREAK_GLASS_TOKEN";
 /// Name of the scenario's copy in the drill's folder.
 const SCENARIO_FILE: &str = "scenario.toml";
 /// Name of the file with the admin token.
@@ -155,10 +157,11 @@ pub struct Stage {
     _folder: Folder,
 }
 
-/// What only the gateways are told, in their environment: the admin token, a real provider's key, and
-/// where the shared store is.
+/// What only the gateways are told, in their environment: the admin token and the second one, a real
+/// provider's key, and where the shared store is.
 struct Secrets {
     token: String,
+    glass: String,
     key: Option<(String, String)>,
     store_url: Option<String>,
 }
@@ -185,7 +188,8 @@ impl Stage {
             None
         };
         let store_url = store.as_ref().map(|store| store.url.clone());
-        let secrets = Secrets { token: uuid::Uuid::new_v4().simple().to_string(), key, store_url };
+        let [token, glass] = [(); 2].map(|()| uuid::Uuid::new_v4().simple().to_string());
+        let secrets = Secrets { token, glass, key, store_url };
         write_token(&launcher.folder.join(TOKEN_FILE), &secrets.token)?;
 
         let simulated = match &scenario.upstream {
@@ -232,6 +236,12 @@ impl Stage {
     #[must_use]
     pub fn token(&self) -> &str {
         &self.secrets.token
+    }
+
+    /// The second token of the gateways, for the drill alone: no file holds it.
+    #[must_use]
+    pub(super) fn glass(&self) -> &str {
+        &self.secrets.glass
     }
 
     /// A file that holds the admin token, for its owner only. It goes with the stage.
@@ -365,7 +375,8 @@ async fn launch_gateway(
     number: u32,
 ) -> Result<(Running, GatewayAddress), StageError> {
     let config = gateway_file(launcher, number).display().to_string();
-    let mut environment = vec![(TOKEN_VARIABLE, secrets.token.as_str())];
+    let mut environment =
+        vec![(TOKEN_VARIABLE, secrets.token.as_str()), (GLASS_VARIABLE, secrets.glass.as_str())];
     environment.extend(secrets.store_url.as_deref().map(|url| (store::URL_VARIABLE, url)));
     environment.extend(secrets.key.as_ref().map(|(variable, key)| (&**variable, &**key)));
     launcher.spawn("gateway", &["gateway", "-c", &config], &environment).await

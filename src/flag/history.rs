@@ -2,7 +2,8 @@
 
 use super::store::{EventKind, FlagEvent};
 
-/// How the reason of every undo begins. The history has no other mark of one.
+/// How the reason of every undo begins. In the history of a store that marks none
+/// ([`Marks::undoes`](super::Marks::undoes)) there is no other sign of one.
 pub const UNDO_OF: &str = "undo of";
 
 /// The newest change that is no undo and was not undone: what an undo takes back next.
@@ -10,7 +11,9 @@ pub const UNDO_OF: &str = "undo of";
 pub fn newest_in_force(events: &[FlagEvent]) -> Option<&FlagEvent> {
     let mut standing: Vec<&FlagEvent> = Vec::new();
     for event in events.iter().filter(|event| event.kind == EventKind::Change) {
-        if !event.reason.starts_with(UNDO_OF) {
+        if let Some(undone) = event.marks.undoes {
+            standing.retain(|earlier| earlier.seq != undone);
+        } else if !event.reason.starts_with(UNDO_OF) {
             standing.push(event);
         } else if let Some(at) = standing.iter().rposition(|earlier| leads_back(event, earlier)) {
             standing.remove(at);
@@ -33,7 +36,7 @@ fn leads_back(undo: &FlagEvent, event: &FlagEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::value;
-    use super::super::store::EventChange;
+    use super::super::store::{EventChange, Marks};
     use super::super::types::Revision;
     use super::*;
 
@@ -48,6 +51,7 @@ mod tests {
             incident: None,
             request_id: None,
             anchor: None,
+            marks: Marks::default(),
             revision: Revision(seq),
             kind: EventKind::Change,
             changes: vec![EventChange {
@@ -58,6 +62,14 @@ mod tests {
             }],
         };
         (1..).zip(rows).map(event).collect()
+    }
+
+    #[test]
+    fn the_stores_own_mark_of_an_undo_counts_whatever_the_reason_says() {
+        let mut events = history(&[("1", "2", "a"), ("2", "3", "b"), ("3", "2", "by hand")]);
+        assert_eq!(newest_in_force(&events).map(|event| event.seq), Some(3));
+        events[2].marks.undoes = Some(2);
+        assert_eq!(newest_in_force(&events).map(|event| event.seq), Some(1));
     }
 
     #[test]

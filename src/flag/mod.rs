@@ -4,6 +4,7 @@
 //! `verify`, `flip`, `unsettled`, `timer`) are pure; I/O is in the stores and in [`carry_out`].
 
 mod condition;
+mod event_wire;
 #[cfg(test)]
 mod fixture;
 mod flip;
@@ -32,7 +33,8 @@ pub use plan::{
     confirmation, named, plan, undo, wanted,
 };
 pub use store::{
-    Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Store, StoreError,
+    Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Marks, Store,
+    StoreError,
 };
 pub use stores::{
     EnvoyFlag, EnvoyFlagError, EnvoyRuntime, EnvoyValue, Etcd, EtcdLogin, FLAGD_PREFIX, FlagdFile,

@@ -383,7 +383,7 @@ fn reach(changes: &[PlannedChange], table: &FlagTable, scopes: &[Arc<Snapshot>])
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{table, value};
-    use super::super::store::{EventChange, EventKind};
+    use super::super::store::{EventChange, EventKind, Marks};
     use super::super::types::Revision;
     use super::*;
     use crate::diagnosis::Standing;
@@ -533,6 +533,7 @@ mod tests {
             incident: None,
             request_id: None,
             anchor: None,
+            marks: Marks::default(),
             revision: Revision(41),
             kind: EventKind::Change,
             changes: vec![EventChange {

@@ -156,6 +156,33 @@ pub struct FlagEvent {
     pub changes: Vec<EventChange>,
     /// Where the author's journal stood.
     pub anchor: Option<String>,
+    /// What the store found about it.
+    pub marks: Marks,
+}
+
+/// What the store itself has found about an event; a client cannot say it. Empty where a store finds
+/// nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// The event that this one took back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u64>,
+    /// The interlocks that refused it and were passed with the second token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<String>,
+    /// Why they were passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub override_reason: Option<String>,
+}
+
+impl Marks {
+    /// That interlocks were passed, in words; `None` where none were.
+    #[must_use]
+    pub fn broken_glass(&self) -> Option<String> {
+        let why = self.override_reason.as_deref().unwrap_or("no reason kept");
+        let passed = self.overridden.join("; ");
+        (!self.overridden.is_empty()).then(|| format!("BREAK-GLASS ({why}) past: {passed}"))
+    }
 }
 
 /// Why a store could not be read.

@@ -156,14 +156,13 @@ impl Plan {
     /// a change leads away from the safe end. Never for an undo.
     #[must_use]
     pub fn refused(&self) -> Option<&Guard> {
-        if self.undo {
-            return None;
-        }
+        self.refusing().next().filter(|_| !self.undo)
+    }
+
+    /// Every guard that is false, or unknown when a change leads away from the safe end.
+    pub fn refusing(&self) -> impl Iterator<Item = &Guard> {
         let risky = self.is_risky();
-        self.guards.iter().find(|guard| match guard.holds {
-            Some(holds) => !holds,
-            None => risky,
-        })
+        self.guards.iter().filter(move |guard| !guard.holds.unwrap_or(!risky))
     }
 }
 

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::{FlagValue, Kind, flag};
 
-use super::store::{EventChange, EventKind, FlagEvent};
 use super::types::{FlagState, FlagTable, OnExpire, Revision};
 
+pub use super::event_wire::{EventChangeRow, EventRow, EventsBody};
 pub use super::plan_wire::{GuardRow, PlanBody, PlannedRow};
 pub use super::snapshot_wire::{ReadingRow, SnapshotBody, SnapshotsBody};
 
@@ -25,6 +25,8 @@ pub const APPLY_PATH: &str = "/admin/v1/flags:apply";
 pub const PLAN_PATH: &str = "/admin/v1/flags:plan";
 /// Path of the audit.
 pub const EVENTS_PATH: &str = "/admin/v1/events";
+/// Header of the second token, which an [`OverrideRow`] needs.
+pub const BREAK_GLASS_HEADER: &str = "x-weir-break-glass";
 /// Path of the signals as the gate sees them.
 pub const SNAPSHOT_PATH: &str = "/admin/v1/snapshot";
 
@@ -248,6 +250,27 @@ pub struct ApplyBody {
     /// Where the author's journal stands; kept with the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
+    /// Carries it out although interlocks refuse.
+    #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
+    pub overriding: Option<OverrideRow>,
+}
+
+/// The wish to pass interlocks. It counts only beside the second token, in [`BREAK_GLASS_HEADER`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverrideRow {
+    /// By what right.
+    pub by: OverrideBy,
+    /// Why the interlocks do not count this time. Must not be empty.
+    pub reason: String,
+}
+
+/// By what right interlocks are passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OverrideBy {
+    /// The second token, kept for the case that an interlock stands in the way of the cure.
+    #[serde(rename = "break-glass")]
+    BreakGlass,
 }
 
 /// `PUT flags/{key}` and, without a value, `DELETE flags/{key}`.
@@ -268,6 +291,9 @@ pub struct FlagBody {
     pub incident: Option<String>,
     /// As in [`ApplyBody`].
     pub request_id: String,
+    /// As in [`ApplyBody`].
+    #[serde(rename = "override", default, skip_serializing_if = "Option::is_none")]
+    pub overriding: Option<OverrideRow>,
 }
 
 impl FlagBody {
@@ -283,6 +309,7 @@ impl FlagBody {
             incident: self.incident,
             request_id: self.request_id,
             anchor: None,
+            overriding: self.overriding,
         }
     }
 }
@@ -358,108 +385,6 @@ impl ErrorBody {
     pub fn with_current(mut self, current: TableBody) -> Self {
         self.error.current = Some(current);
         self
-    }
-}
-
-/// One flag of an [`EventRow`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EventChangeRow {
-    /// The flag.
-    pub key: String,
-    /// Its base value then.
-    pub base: WireValue,
-    /// The override before, null when the base held.
-    pub from: Option<WireValue>,
-    /// The override afterwards, null when the base holds.
-    pub to: Option<WireValue>,
-}
-
-/// One entry of the service's audit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EventRow {
-    /// Position in the audit, from 1.
-    pub seq: u64,
-    /// When.
-    pub at: DateTime<Utc>,
-    /// Who; `timer` for a timer.
-    pub actor: String,
-    /// Why.
-    pub reason: String,
-    /// The incident that it belongs to.
-    pub incident: Option<String>,
-    /// The id of the request, null for a timer.
-    pub request_id: Option<String>,
-    /// What changed; empty for a reminder.
-    pub changes: Vec<EventChangeRow>,
-    /// The table's revision afterwards.
-    pub revision: u64,
-    /// What kind of event.
-    pub kind: EventKind,
-    /// Where the author's journal stood.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub anchor: Option<String>,
-}
-
-/// `GET events?since=`: events with a larger `seq`, oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EventsBody {
-    /// The events.
-    pub events: Vec<EventRow>,
-}
-
-impl From<&FlagEvent> for EventRow {
-    fn from(event: &FlagEvent) -> Self {
-        Self {
-            seq: event.seq,
-            at: event.at,
-            actor: event.actor.clone(),
-            reason: event.reason.clone(),
-            incident: event.incident.clone(),
-            request_id: event.request_id.clone(),
-            changes: event.changes.iter().map(EventChangeRow::from).collect(),
-            revision: event.revision.0,
-            kind: event.kind,
-            anchor: event.anchor.clone(),
-        }
-    }
-}
-
-impl From<EventRow> for FlagEvent {
-    fn from(row: EventRow) -> Self {
-        Self {
-            seq: row.seq,
-            at: row.at,
-            actor: row.actor,
-            reason: row.reason,
-            incident: row.incident,
-            request_id: row.request_id,
-            revision: Revision(row.revision),
-            kind: row.kind,
-            changes: row.changes.into_iter().map(EventChange::from).collect(),
-            anchor: row.anchor,
-        }
-    }
-}
-
-impl From<&EventChange> for EventChangeRow {
-    fn from(change: &EventChange) -> Self {
-        Self {
-            key: change.key.clone(),
-            base: (&change.base).into(),
-            from: change.from.as_ref().map(WireValue::from),
-            to: change.to.as_ref().map(WireValue::from),
-        }
-    }
-}
-
-impl From<EventChangeRow> for EventChange {
-    fn from(row: EventChangeRow) -> Self {
-        Self {
-            key: row.key,
-            base: row.base.into(),
-            from: row.from.map(FlagValue::from),
-            to: row.to.map(FlagValue::from),
-        }
     }
 }
 

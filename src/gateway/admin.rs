@@ -16,21 +16,22 @@ use axum::routing::{get, post};
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
-use subtle::ConstantTimeEq;
 
 use super::calm::Calm;
 use super::health::Health;
+use super::judge::Judge;
 use super::metrics::{self, Facts};
-use super::overrides::{Expiry, Overrides};
+use super::overrides::{Expiry, Known, Overrides};
+use super::secrets::Tokens;
 use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
 use crate::admission::{ChainEntry, FlagError, Gate};
+use crate::flag::PlanError;
 use crate::flag::wire::{
-    APPLY_PATH, ApplyBody, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody, FLAGS_PATH, FlagBody,
-    PLAN_PATH, PlanBody, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
+    APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
+    FLAGS_PATH, FlagBody, PLAN_PATH, PlanBody, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
 };
-use crate::flag::{self, Change, Evidence, FlagTable, PlanError, Terms};
 use crate::ingest::{OnePage, Page};
 use crate::signal::Mono;
 
@@ -44,8 +45,8 @@ pub struct Admin {
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
     pub state_file: Option<std::path::PathBuf>,
-    /// The bearer token.
-    pub token: String,
+    /// The bearer token, and the one that passes interlocks.
+    pub tokens: Tokens,
     /// Name of this instance.
     pub instance: String,
     /// What its shell measures of itself.
@@ -60,6 +61,8 @@ pub struct Admin {
     pub own: Mutex<OnePage>,
     /// For how long nothing has been repeated.
     pub calm: Mutex<Calm>,
+    /// What its own signals say is wrong.
+    pub judge: Mutex<Judge>,
 }
 
 type Shared = State<Arc<Admin>>;
@@ -126,6 +129,7 @@ impl Admin {
         }
         let snapshots = self.own().snapshots(at);
         self.calm().look(&snapshots, at);
+        self.judge().look(&snapshots, at);
     }
 
     fn flags(&self) -> std::sync::MutexGuard<'_, Overrides> {
@@ -134,6 +138,10 @@ impl Admin {
 
     fn calm(&self) -> std::sync::MutexGuard<'_, Calm> {
         self.calm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self) -> std::sync::MutexGuard<'_, Judge> {
+        self.judge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn own(&self) -> std::sync::MutexGuard<'_, OnePage> {
@@ -164,15 +172,29 @@ impl Admin {
                 .and_then(parse_if_match)
                 .ok_or(Refused(ErrorBody::new(ErrorCode::IfMatchRequired, missing)))?
         };
-        let settings = {
-            let mut flags = self.flags();
-            flags.apply(body, seen, Utc::now()).map_err(|error| Refused(*error))?;
-            flags.settings()
+        let glass = match &body.overriding {
+            Some(_) => self.authorize_breaking_glass(headers)?,
+            None => false,
         };
-        tracing::info!(actor = body.actor, reason = body.reason, "flags changed");
+        let settings = self.known(glass, |known| {
+            let mut flags = self.flags();
+            flags.apply(body, seen, known, Utc::now()).map_err(|error| Refused(*error))?;
+            Ok(flags.settings())
+        })?;
+        let overridden = body.overriding.as_ref().map(|wish| wish.reason.as_str());
+        tracing::info!(actor = body.actor, reason = body.reason, overridden, "flags changed");
         self.shell.with(|gate, now| gate.apply(settings, now));
         self.keep();
         Ok(self.table())
+    }
+
+    /// Asks `ask` with what the service knows now.
+    fn known<T>(&self, glass: bool, ask: impl FnOnce(&Known<'_>) -> T) -> T {
+        let effective = self.shell.read(|gate, _| gate.settings().clone());
+        let now = self.shell.now();
+        let scopes: Vec<_> = self.own().snapshots(now).into_iter().map(Arc::new).collect();
+        let verdict = self.judge().verdict().cloned();
+        ask(&Known { effective: &effective, scopes: &scopes, verdict: verdict.as_ref(), glass })
     }
 
     fn table(&self) -> Response {
@@ -188,12 +210,29 @@ impl Admin {
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "))
             .unwrap_or_default();
-        if bool::from(given.as_bytes().ct_eq(self.token.as_bytes())) {
+        if self.tokens.is_admin(given) {
             Ok(())
         } else {
             let message = "send the admin token as `Authorization: Bearer ...`";
             Err(Refused(ErrorBody::new(ErrorCode::Unauthorized, message)))
         }
+    }
+
+    /// Whether the request may pass interlocks; always true, or refused.
+    fn authorize_breaking_glass(&self, headers: &HeaderMap) -> Result<bool, Refused> {
+        let given = headers.get(BREAK_GLASS_HEADER).and_then(|value| value.to_str().ok());
+        let message = match self.tokens.is_break_glass(given.unwrap_or_default()) {
+            Some(true) => return Ok(true),
+            Some(false) => format!(
+                "`override` needs the second token; send it as `{BREAK_GLASS_HEADER}: ...` beside \
+                 the admin token"
+            ),
+            None => "`override` needs a second token, and this gateway has none; set \
+                     `gateway.break_glass_token_env` or `gateway.break_glass_token_file`, and \
+                     restart it"
+                .to_owned(),
+        };
+        Err(Refused(ErrorBody::new(ErrorCode::Forbidden, message)))
     }
 }
 
@@ -268,19 +307,8 @@ async fn apply(
 async fn plan(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
     admin.authorize(&headers)?;
     let body: ApplyBody = read(&body)?;
-    let wanted: Vec<Change> = body
-        .changes
-        .into_iter()
-        .map(|change| Change { key: change.key, to: change.value.map(Into::into) })
-        .collect();
-    let effective = admin.shell.read(|gate, _| gate.settings().clone());
-    let table = FlagTable::from(admin.flags().table(&effective));
-    let scopes: Vec<_> =
-        admin.own().snapshots(admin.shell.now()).into_iter().map(Arc::new).collect();
-    let evidence = Evidence { scopes: &scopes, verdict: None, now: Some(Utc::now()) };
-    let terms = Terms { reason: Some(body.reason), ttl_s: body.ttl_s, request_id: body.request_id };
-    let name = wanted.first().map_or("", |change| change.key.as_str()).to_owned();
-    let plan = flag::plan(&name, &table, &wanted, &evidence, terms).map_err(|error| {
+    let plan = admin.known(false, |known| admin.flags().plan(&body, known, Utc::now()));
+    let plan = plan.map_err(|error| {
         let code = match &error {
             PlanError::Flag(FlagError::UnknownKey { .. }) | PlanError::NotInTable { .. } => {
                 ErrorCode::UnknownFlag

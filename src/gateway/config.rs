@@ -34,6 +34,11 @@ pub struct GatewayConfig {
     pub upstream_key_env: Option<String>,
     /// Environment variable that holds the admin bearer token.
     pub admin_token_env: Option<String>,
+    /// Environment variable that holds the second token: with it and a reason, a change passes
+    /// interlocks. Without one nothing does.
+    pub break_glass_token_env: Option<String>,
+    /// The same in a file.
+    pub break_glass_token_file: Option<std::path::PathBuf>,
     /// Seconds that one attempt may take.
     #[serde(default = "default_attempt_timeout_s")]
     pub attempt_timeout_s: f64,

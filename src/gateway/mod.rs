@@ -8,12 +8,14 @@ mod config;
 mod config_scope;
 mod faults;
 mod health;
+mod judge;
 mod keeping;
 mod metrics;
 mod overrides;
 mod page;
 mod proxy;
 mod relay;
+mod secrets;
 mod server;
 mod shell;
 pub mod store;
@@ -25,5 +27,6 @@ pub use config::{
     scopes,
 };
 pub use metrics::{Facts, render};
+pub use overrides::{Expiry, Known, Overrides};
 pub use server::{Gateway, StartError};
 pub use tally::Tally;

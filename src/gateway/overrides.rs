@@ -1,26 +1,27 @@
 //! The flag table of one instance: base values, overrides on top, their timers and history.
 //!
 //! Pure: the calendar is an argument. An override is a layer over the base, so that a revert drops
-//! it and cannot miss. A timer only ever drops an override toward the safe end, or reminds.
+//! it and cannot miss. A timer only ever drops an override toward the safe end, or reminds. Interlocks
+//! hold here, whatever the tool that asks has checked; `guards` says how.
+
+mod guards;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Direction, FLAGS, FlagValue, Mode, Settings, flag};
+use crate::admission::{Direction, FLAGS, FlagValue, Settings, flag};
 use crate::flag::wire::{
     ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, TableBody, WireKind,
     WireOnExpire, WireValue,
 };
-use crate::flag::{EventKind, Revision, TTL_S_MAX};
+use crate::flag::{EventKind, Marks, Revision, TTL_S_MAX};
+
+pub use guards::Known;
 
 /// Events that are kept.
 const EVENTS_MAX: usize = 10_000;
-/// Tries that one flip may add.
-const ATTEMPTS_STEP_MAX: u32 = 1;
-/// Tries per original with which the gate may be opened: one retry.
-const CAPPED_ATTEMPTS_MAX: u32 = 2;
 /// Request ids that are remembered, so that a repeat is harmless.
 const REQUEST_IDS_MAX: usize = 1_000;
 /// Longest anchor: two hashes and a number are 150 bytes.
@@ -177,6 +178,7 @@ impl Overrides {
         &mut self,
         body: &ApplyBody,
         seen: Revision,
+        known: &Known<'_>,
         now: DateTime<Utc>,
     ) -> Result<(), Box<ErrorBody>> {
         if self.is_repeat(&body.request_id) {
@@ -186,22 +188,11 @@ impl Overrides {
             return Err(Box::new(self.outdated(seen, now)));
         }
         let changes = checked(body)?;
-        let before = self.settings();
-        let mut after = before.clone();
-        for (key, value) in &changes {
-            let value = match value {
-                Some(value) => value.clone(),
-                None => {
-                    self.base.get(key).map_err(|error| refuse(ErrorCode::UnknownFlag, error))?
-                }
-            };
-            after.set(key, value).map_err(|error| refuse(ErrorCode::Value, error))?;
-        }
-        interlocks(&before, &after).map_err(|why| refuse(ErrorCode::Interlock, why))?;
+        let marks = self.allow(body, &changes, known, now)?;
         let expires = body
             .ttl_s
             .and_then(|ttl| now.checked_add_signed(TimeDelta::seconds(i64::try_from(ttl).ok()?)));
-        self.store(changes, body, expires, now);
+        self.store(changes, body, marks, expires, now);
         Ok(())
     }
 
@@ -209,11 +200,14 @@ impl Overrides {
         &mut self,
         changes: Vec<(String, Option<FlagValue>)>,
         body: &ApplyBody,
+        marks: Marks,
         expires: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
     ) {
         self.kept.revision += 1;
         let revision = self.kept.revision;
+        let mark = if marks.overridden.is_empty() { "" } else { " (break-glass)" };
+        let by = format!("{}{mark}", body.actor);
         let mut rows = Vec::new();
         for (key, value) in changes {
             let base = self.base.get(&key).ok();
@@ -230,7 +224,7 @@ impl Overrides {
                 ),
                 None => self.kept.overrides.remove(&key),
             };
-            let last = Last { revision, by: body.actor.clone(), at: now };
+            let last = Last { revision, by: by.clone(), at: now };
             self.kept.last.insert(key.clone(), last);
             if let Some(base) = base {
                 let from = from.map(|entry| entry.value);
@@ -252,6 +246,7 @@ impl Overrides {
             revision,
             kind: EventKind::Change,
             anchor: body.anchor.clone(),
+            marks,
         });
     }
 
@@ -317,6 +312,7 @@ impl Overrides {
             incident: None,
             request_id: None,
             anchor: None,
+            marks: Marks::default(),
             changes,
             revision: self.kept.revision,
             kind,
@@ -344,9 +340,10 @@ impl Overrides {
 
 /// What is wanted, flag by flag, or why it cannot be.
 fn checked(body: &ApplyBody) -> Result<Vec<(String, Option<FlagValue>)>, Box<ErrorBody>> {
-    for (field, text) in
-        [("reason", &body.reason), ("actor", &body.actor), ("request_id", &body.request_id)]
-    {
+    let overriding = body.overriding.as_ref().map(|wish| ("override.reason", &wish.reason));
+    let fields =
+        [("reason", &body.reason), ("actor", &body.actor), ("request_id", &body.request_id)];
+    for (field, text) in fields.into_iter().chain(overriding) {
         if text.trim().is_empty() {
             return Err(refuse(ErrorCode::Value, format!("`{field}` must not be empty")));
         }
@@ -387,167 +384,5 @@ fn refuse(code: ErrorCode, message: impl std::fmt::Display) -> Box<ErrorBody> {
     Box::new(ErrorBody::new(code, message.to_string()))
 }
 
-/// What the gate itself never allows, whoever asks and whatever the dashboard thinks. What depends on
-/// signals is the dashboard's to judge: the gate cannot know whether a person has good reason.
-fn interlocks(before: &Settings, after: &Settings) -> Result<(), String> {
-    if after.cache && !before.cache {
-        return Err("cache.enabled: this version has no cache to switch on".to_owned());
-    }
-    let more_retries = after.retry_max_attempts > before.retry_max_attempts;
-    if more_retries && after.mode != Mode::Enforce {
-        return Err(format!(
-            "retry.max_attempts may rise only while admission.mode is enforce; it is {}",
-            mode_word(after.mode)
-        ));
-    }
-    if more_retries && after.retry_max_attempts - before.retry_max_attempts > ATTEMPTS_STEP_MAX {
-        return Err(format!("retry.max_attempts rises by at most {ATTEMPTS_STEP_MAX} a flip"));
-    }
-    let opens = before.mode != Mode::Off && after.mode == Mode::Off;
-    if opens && after.retry_max_attempts > CAPPED_ATTEMPTS_MAX {
-        return Err(format!(
-            "admission.mode=off needs retry.max_attempts at {CAPPED_ATTEMPTS_MAX} or less first; it is {}",
-            after.retry_max_attempts
-        ));
-    }
-    Ok(())
-}
-
-const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Enforce => "enforce",
-        Mode::Shadow => "shadow",
-        Mode::Off => "off",
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flag::wire::ChangeRow;
-
-    fn body(changes: &[(&str, Option<&str>)], id: &str) -> ApplyBody {
-        let changes = changes
-            .iter()
-            .map(|(key, value)| ChangeRow {
-                key: (*key).to_owned(),
-                value: value.map(|text| {
-                    let value = flag(key).and_then(|def| def.parse(text)).expect("a valid value");
-                    WireValue::from(&value)
-                }),
-            })
-            .collect();
-        ApplyBody {
-            changes,
-            ttl_s: None,
-            on_expire: WireOnExpire::Remind,
-            reason: "test".to_owned(),
-            actor: "alice".to_owned(),
-            incident: None,
-            request_id: id.to_owned(),
-            anchor: None,
-        }
-    }
-
-    fn off() -> Overrides {
-        let base = Settings { mode: Mode::Off, ..Settings::default() };
-        Overrides::new("gw-1", base)
-    }
-
-    #[test]
-    fn several_changes_are_stored_under_one_revision_and_a_repeat_is_harmless() {
-        let mut table = off();
-        let change =
-            body(&[("admission.mode", Some("enforce")), ("retry.max_attempts", Some("1"))], "r1");
-        table.apply(&change, Revision(0), Utc::now()).expect("valid");
-        table.apply(&change, Revision(0), Utc::now()).expect("a repeat");
-        assert_eq!(table.revision(), Revision(1));
-        assert_eq!(table.settings().mode, Mode::Enforce);
-        assert_eq!(table.events(0).len(), 1);
-    }
-
-    #[test]
-    fn one_bad_change_stores_nothing() {
-        let mut table = off();
-        let mut change = body(&[("retry.max_attempts", Some("1"))], "r1");
-        change.changes.push(ChangeRow { key: "no.such".to_owned(), value: None });
-        let error = table.apply(&change, Revision(0), Utc::now()).expect_err("unknown flag");
-        assert_eq!(error.error.code, ErrorCode::UnknownFlag);
-        assert_eq!(table.settings().retry_max_attempts, 2);
-    }
-
-    #[test]
-    fn a_revision_that_has_passed_is_refused_with_the_table_of_now() {
-        let mut table = off();
-        table
-            .apply(&body(&[("retry.max_attempts", Some("1"))], "r1"), Revision(0), Utc::now())
-            .expect("valid");
-        let late = body(&[("queue.max_depth", Some("9"))], "r2");
-        let error = table.apply(&late, Revision(0), Utc::now()).expect_err("outdated");
-        assert_eq!(error.error.code, ErrorCode::Revision);
-        assert_eq!(error.error.current.as_ref().expect("the table").revision, 1);
-        assert!(error.error.message.contains("alice"), "{}", error.error.message);
-    }
-
-    #[test]
-    fn a_timer_reverts_toward_the_safe_end_only() {
-        let mut table = Overrides::new("gw-1", Settings::default());
-        let now = Utc::now();
-        let timed = |mut change: ApplyBody| {
-            change.ttl_s = Some(60);
-            change.on_expire = WireOnExpire::Revert;
-            change
-        };
-        let risky = timed(body(&[("admission.mode", Some("off"))], "r1"));
-        table.apply(&risky, Revision(0), now).expect("valid");
-        let safe = timed(body(&[("retry.max_attempts", Some("1"))], "r2"));
-        table.apply(&safe, Revision(1), now).expect("valid");
-        assert_eq!(table.expire(now + TimeDelta::seconds(59)), Expiry::Nothing);
-        assert_eq!(table.expire(now + TimeDelta::seconds(60)), Expiry::Dropped);
-        assert_eq!(table.settings().mode, Mode::Enforce, "the risky one is gone");
-        assert_eq!(table.settings().retry_max_attempts, 1, "the safe one only reminds");
-        let kinds: Vec<_> = table.events(2).iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [EventKind::Remind, EventKind::Expire]);
-        assert_eq!(table.expire(now + TimeDelta::seconds(90)), Expiry::Nothing, "once");
-    }
-
-    #[test]
-    fn interlocks_hold_whoever_asks() {
-        type Wanted<'a> = &'a [(&'a str, Option<&'a str>)];
-        let cases: [(Wanted, &str); 4] = [
-            (&[("retry.max_attempts", Some("4"))], "at most 1 a flip"),
-            (&[("admission.mode", Some("shadow")), ("retry.max_attempts", Some("3"))], "enforce"),
-            (&[("cache.enabled", Some("true"))], "no cache"),
-            (&[("admission.mode", Some("off"))], ""),
-        ];
-        for (changes, words) in cases {
-            let mut table = Overrides::new("gw-1", Settings::default());
-            let answer = table.apply(&body(changes, "r1"), Revision(0), Utc::now());
-            match answer {
-                Ok(()) => assert!(words.is_empty(), "{changes:?}"),
-                Err(error) => {
-                    assert_eq!(error.error.code, ErrorCode::Interlock, "{changes:?}");
-                    assert!(!words.is_empty() && error.error.message.contains(words), "{error:?}");
-                }
-            }
-        }
-        let base = Settings { retry_max_attempts: 3, ..Settings::default() };
-        let mut table = Overrides::new("gw-1", base);
-        let opens = body(&[("admission.mode", Some("off"))], "r1");
-        let error = table.apply(&opens, Revision(0), Utc::now()).expect_err("three tries are many");
-        assert_eq!(error.error.code, ErrorCode::Interlock);
-    }
-
-    #[test]
-    fn overrides_survive_a_restart() {
-        let mut table = off();
-        table
-            .apply(&body(&[("admission.mode", Some("enforce"))], "r1"), Revision(0), Utc::now())
-            .expect("valid");
-        let mut next = off();
-        let dropped = next.restore(&table.to_json().expect("has a JSON form")).expect("readable");
-        assert!(dropped.is_empty());
-        assert_eq!(next.settings().mode, Mode::Enforce);
-        assert_eq!(next.revision(), Revision(1));
-    }
-}
+mod tests;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::HeaderValue;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
@@ -19,6 +18,7 @@ use super::health::Health;
 use super::keeping;
 use super::overrides::Overrides;
 use super::proxy::Proxy;
+use super::secrets::{self, Tokens};
 use super::shell::Shell;
 use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
 use super::upstream::Upstream;
@@ -84,18 +84,17 @@ impl Gateway {
         }
         let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);
         restore(&mut flags, config)?;
-        let token = match &config.admin_token_env {
-            Some(variable) => from_environment("gateway.admin_token_env", variable)?,
-            None => uuid::Uuid::new_v4().simple().to_string(),
-        };
-        let upstream_key = config.upstream_key_env.as_deref().map(upstream_key).transpose()?;
+        let tokens = Tokens::of(config)?;
+        let token = tokens.admin().to_owned();
+        let upstream_key =
+            config.upstream_key_env.as_deref().map(secrets::upstream_key).transpose()?;
         let keys = config
             .keys
             .iter()
             .enumerate()
             .map(|(index, key)| {
                 let place = format!("gateway.key[{index}].key_env");
-                Ok((key.clone(), from_environment(&place, &key.key_env)?))
+                Ok((key.clone(), secrets::from_environment(&place, &key.key_env)?))
             })
             .collect::<Result<Vec<(KeyConfig, String)>, ConfigError>>()?;
 
@@ -125,7 +124,7 @@ impl Gateway {
             upstream,
             flags: Mutex::new(flags),
             state_file: config.state_file.clone(),
-            token: token.clone(),
+            tokens,
             instance: config.instance.clone(),
             health: Arc::clone(&health),
             faults: words,
@@ -133,6 +132,7 @@ impl Gateway {
             config_revision: config.revision(scopes),
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
             calm: Mutex::default(),
+            judge: Mutex::default(),
         };
         let admin_address = spawn_admin(admin, config.admin_listen)?;
         let data_address = data
@@ -300,24 +300,6 @@ fn restore(flags: &mut Overrides, config: &GatewayConfig) -> Result<(), StartErr
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(state(error.to_string())),
     }
-}
-
-/// The header that stands in for the callers' own.
-fn upstream_key(variable: &str) -> Result<HeaderValue, ConfigError> {
-    let place = "gateway.upstream_key_env";
-    let key = from_environment(place, variable)?;
-    HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| ConfigError {
-        key: place.to_owned(),
-        message: format!("what `{variable}` holds cannot stand in a header"),
-        remedy: "look for a line end in it".to_owned(),
-    })
-}
-
-fn from_environment(key: &str, variable: &str) -> Result<String, ConfigError> {
-    std::env::var(variable)
-        .ok()
-        .filter(|value| !value.is_empty())
-        .ok_or_else(|| ConfigError::not_in_environment(key, variable))
 }
 
 fn unix_now() -> f64 {

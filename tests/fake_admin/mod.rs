@@ -21,7 +21,7 @@ use weir::flag::wire::{
     APPLY_PATH, ApplyBody, EVENTS_PATH, ErrorBody, ErrorCode, EventChangeRow, EventRow, EventsBody,
     FLAGS_PATH, SNAPSHOT_PATH, SnapshotsBody, TableBody, parse_if_match,
 };
-use weir::flag::{EventKind, FlagTable};
+use weir::flag::{EventKind, FlagTable, Marks};
 use weir::signal::{Snapshot, Value};
 
 /// The only token that it accepts.
@@ -179,6 +179,7 @@ impl Inner {
             revision: revision.0,
             kind: EventKind::Change,
             anchor: body.anchor,
+            marks: Marks::default(),
         });
     }
 }

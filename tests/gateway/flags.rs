@@ -10,41 +10,42 @@ use weir::flag::{
     Terms, Token, WeirAdmin,
 };
 
+use crate::interlocks::{GLASS, breaking, put_with};
 use crate::support::{Gate, Hand, Reply, Sim, WIDE, eventually};
 
-const FLAGS_PATH: &str = "/admin/v1/flags";
-const STORM: &str = "[flags]\n'admission.mode' = 'off'\n'retry.owner' = 'client'\n\
+pub const FLAGS_PATH: &str = "/admin/v1/flags";
+pub const STORM: &str = "[flags]\n'admission.mode' = 'off'\n'retry.owner' = 'client'\n\
                      'retry.max_attempts' = 3";
 
 /// A gateway whose provider nobody calls.
-async fn idle_gate(config: &str) -> Gate {
+pub async fn idle_gate(config: &str) -> Gate {
     Gate::start("http://127.0.0.1:9", config, WIDE).await
 }
 
-fn client(gate: &Gate) -> WeirAdmin {
+pub fn client(gate: &Gate) -> WeirAdmin {
     WeirAdmin::new(&gate.admin, Token::new(&gate.token)).expect("a loopback address")
 }
 
-fn alice() -> Author {
+pub fn alice() -> Author {
     Author { actor: "alice".to_owned(), incident: Some("INC-42".to_owned()), anchor: None }
 }
 
-fn terms(request_id: &str) -> Terms {
+pub fn terms(request_id: &str) -> Terms {
     Terms { reason: Some("storm".to_owned()), ttl_s: None, request_id: request_id.to_owned() }
 }
 
-fn contain(table: &FlagTable, request_id: &str) -> Plan {
+pub fn contain(table: &FlagTable, request_id: &str) -> Plan {
     flag::named("contain", table, &Evidence::default(), terms(request_id)).expect("a plan")
 }
 
-fn body(value: &Value, request_id: &str) -> Value {
+pub fn body(value: &Value, request_id: &str) -> Value {
     json!({
         "value": value, "on_expire": "remind", "reason": "test", "actor": "bob",
         "request_id": request_id,
     })
 }
 
-async fn put(gate: &Gate, key: &str, revision: &str, body: &Value) -> Reply {
+pub async fn put(gate: &Gate, key: &str, revision: &str, body: &Value) -> Reply {
     let path = format!("{FLAGS_PATH}/{key}");
     gate.ask(Method::PUT, &path, &[("if-match", revision)], &body.to_string()).await
 }
@@ -342,13 +343,13 @@ async fn a_timer_goes_back_toward_safe_and_only_reminds_otherwise() {
         body["on_expire"] = json!("revert");
         body
     };
-    let risky = put(&gate, "admission.mode", "\"0\"", &timed(json!("shadow"), "1")).await;
+    let risky = put(&gate, "retry.max_attempts", "\"0\"", &timed(json!(3), "1")).await;
     assert_eq!(risky.status, StatusCode::OK, "{}", risky.text());
     let safer = put(&gate, "queue.max_depth", "\"1\"", &timed(json!(300), "2")).await;
     assert_eq!(safer.status, StatusCode::OK, "{}", safer.text());
     let store = client(&gate);
     let set = store.list().await.expect("it answers");
-    assert!(set.get("admission.mode").expect("a flag").expires.is_some());
+    assert!(set.get("retry.max_attempts").expect("a flag").expires.is_some());
 
     let events = eventually("both timers", async || {
         let events = store.events(2).await.expect("it answers");
@@ -359,15 +360,12 @@ async fn a_timer_goes_back_toward_safe_and_only_reminds_otherwise() {
         .iter()
         .map(|event| (event.kind, event.actor.as_str(), event.changes[0].key.as_str()))
         .collect();
-    assert!(told.contains(&(EventKind::Expire, "timer", "admission.mode")), "{told:?}");
+    assert!(told.contains(&(EventKind::Expire, "timer", "retry.max_attempts")), "{told:?}");
     assert!(told.contains(&(EventKind::Remind, "timer", "queue.max_depth")), "{told:?}");
     let after = store.list().await.expect("it answers");
-    let mode = after.get("admission.mode").expect("a flag");
-    assert_eq!(
-        (mode.stored().to_string(), mode.by.as_deref()),
-        ("enforce".to_owned(), Some("timer"))
-    );
-    assert_eq!(mode.effective["weir-1"].to_string(), "enforce", "in force again");
+    let tries = after.get("retry.max_attempts").expect("a flag");
+    assert_eq!((tries.stored().to_string(), tries.by.as_deref()), ("2".to_owned(), Some("timer")));
+    assert_eq!(tries.effective["weir-1"].to_string(), "2", "in force again");
     let depth = after.get("queue.max_depth").expect("a flag").stored().to_string();
     assert_eq!(depth, "300", "not back to the less safe base");
 }
@@ -375,7 +373,14 @@ async fn a_timer_goes_back_toward_safe_and_only_reminds_otherwise() {
 #[tokio::test]
 async fn a_flip_reaches_those_who_wait_already() {
     let hand = Hand::silent().await;
-    let gate = Gate::start(&hand.url(), "[flags]\n'admission.max_in_flight' = 1", WIDE).await;
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("glass");
+    std::fs::write(&file, GLASS).expect("it can be written to");
+    let config = format!(
+        "break_glass_token_file = '{}'\n[flags]\n'admission.max_in_flight' = 1",
+        file.display()
+    );
+    let gate = Gate::start(&hand.url(), &config, WIDE).await;
     let ask = |text: &str| {
         let (http, url) = (gate.http.clone(), format!("{}/v1/embeddings", gate.data));
         let body = crate::support::input(text);
@@ -392,8 +397,10 @@ async fn a_flip_reaches_those_who_wait_already() {
     assert_eq!(patient.status, StatusCode::OK);
     let waiter = ask("passes");
     gate.reaches("weir_queue_depth", &[], 1).await;
-    let off = put(&gate, "admission.mode", "\"2\"", &body(&json!("off"), "3")).await;
-    assert_eq!(off.status, StatusCode::OK);
+    let both = [("if-match", "\"2\""), ("x-weir-break-glass", GLASS)];
+    let off = breaking(body(&json!("off"), "3"));
+    let off = put_with(&gate, "admission.mode", &both, &off).await;
+    assert_eq!(off.status, StatusCode::OK, "{}", off.text());
     gate.reaches("weir_upstream_open", &[], 2).await;
     holder.abort();
     waiter.abort();

@@ -6,6 +6,7 @@ mod eventually;
 mod faults;
 mod flags;
 mod identity;
+mod interlocks;
 mod leaving;
 mod metrics;
 mod on_purpose;

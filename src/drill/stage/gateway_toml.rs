@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{GatewayAddress, TOKEN_VARIABLE, store};
+use super::{GLASS_VARIABLE, GatewayAddress, TOKEN_VARIABLE, store};
 use crate::admission::FlagValue;
 use crate::drill::clients_http::model_of;
 use crate::drill::scenario::Scenario;
@@ -44,7 +44,8 @@ pub(super) fn write(
     let _ = write!(
         text,
         "[gateway]\ninstance = {}\nlisten = \"{}\"\nadmin_listen = \"{}\"\nupstream = {}\n\
-         admin_token_env = \"{TOKEN_VARIABLE}\"\nattempt_timeout_s = {ATTEMPT_TIMEOUT_S}\n\
+         admin_token_env = \"{TOKEN_VARIABLE}\"\nbreak_glass_token_env = \"{GLASS_VARIABLE}\"\n\
+         attempt_timeout_s = {ATTEMPT_TIMEOUT_S}\n\
          state_file = {}\nseed = {}\n",
         quoted(instance_name(scenario, *number)),
         listen.data,

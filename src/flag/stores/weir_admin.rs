@@ -14,8 +14,8 @@ use crate::signal::Snapshot;
 use super::super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
 use super::super::types::{FlagTable, Outcome, Plan, Revision};
 use super::super::wire::{
-    APPLY_PATH, ApplyBody, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody, FLAGS_PATH,
-    SNAPSHOT_PATH, SnapshotsBody, TableBody, WireValue, etag,
+    APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody,
+    FLAGS_PATH, OverrideBy, OverrideRow, SNAPSHOT_PATH, SnapshotsBody, TableBody, WireValue, etag,
 };
 
 use super::http::{Answer, Client, Token, answer};
@@ -25,7 +25,15 @@ use super::http::{Answer, Client, Token, answer};
 pub struct WeirAdmin {
     name: String,
     token: Token,
+    glass: Option<Glass>,
     client: Client,
+}
+
+/// What every change of this client passes interlocks with.
+#[derive(Clone, Debug)]
+struct Glass {
+    token: Token,
+    reason: String,
 }
 
 impl WeirAdmin {
@@ -35,7 +43,15 @@ impl WeirAdmin {
     /// [`StoreError::Address`] when the URL or the token cannot be used.
     pub fn new(base_url: &str, token: Token) -> Result<Self, StoreError> {
         let client = Client::new(base_url, "an admin API", "http://127.0.0.1:9901", &token)?;
-        Ok(Self { name: format!("weir admin {}", client.place()), token, client })
+        Ok(Self { name: format!("weir admin {}", client.place()), token, glass: None, client })
+    }
+
+    /// The same, whose every change passes interlocks with the second token, for this reason. What it
+    /// passes stands in the service's history.
+    #[must_use]
+    pub fn breaking_glass(mut self, token: Token, reason: impl Into<String>) -> Self {
+        self.glass = Some(Glass { token, reason: reason.into() });
+        self
     }
 
     /// The signals as the service itself sees them, one snapshot per scope: evidence for guards.
@@ -72,11 +88,16 @@ impl WeirAdmin {
     }
 
     async fn send(&self, plan: &Plan, author: &Author) -> Outcome {
-        let request = self
+        let mut body = apply_body(plan, author);
+        let mut request = self
             .request(Method::POST, APPLY_PATH)
-            .header(http::header::IF_MATCH, etag(plan.revision))
-            .json(&apply_body(plan, author));
-        outcome(answer(request).await)
+            .header(http::header::IF_MATCH, etag(plan.revision));
+        if let Some(Glass { token, reason }) = &self.glass {
+            let by = OverrideBy::BreakGlass;
+            body.overriding = Some(OverrideRow { by, reason: reason.clone() });
+            request = request.header(BREAK_GLASS_HEADER, token.text());
+        }
+        outcome(answer(request.json(&body)).await)
     }
 }
 
@@ -132,6 +153,7 @@ pub fn apply_body(plan: &Plan, author: &Author) -> ApplyBody {
         incident: author.incident.clone(),
         request_id: plan.request_id.clone(),
         anchor: author.anchor.clone(),
+        overriding: None,
     }
 }
 

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::flag::store::{EventKind, FlagEvent, StoreError};
+use crate::flag::store::{EventKind, FlagEvent, Marks, StoreError};
 use crate::flag::types::Revision;
 use crate::flag::wire::{EventChangeRow, EventRow, WireOnExpire, WireValue};
 
@@ -149,6 +149,7 @@ impl Record {
             revision: revision(mod_revision, self.overrides).0,
             kind: self.kind,
             anchor: self.anchor,
+            marks: Marks::default(),
         })
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::admission::{Settings, flag};
 
-use super::super::super::store::{EventChange, EventKind, FlagEvent};
+use super::super::super::store::{EventChange, EventKind, FlagEvent, Marks};
 use super::super::super::types::Revision;
 use super::feature::{Environment, Strategy};
 
@@ -128,6 +128,7 @@ pub(super) fn changes(
             kind: EventKind::Change,
             changes: vec![EventChange { key, base, from, to }],
             anchor: None,
+            marks: Marks::default(),
         });
     }
     told

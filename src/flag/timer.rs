@@ -390,6 +390,7 @@ mod tests {
                 to: Some(value(KEY, "3")),
             }],
             anchor: None,
+            marks: super::super::Marks::default(),
         };
         let timed = Timed::of_event(&event, "t", Some(TTL_S), OnExpire::Revert).expect("a timer");
         let timers = Timers::new(vec![timed]);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::flag::{EventChange, EventKind, FlagEvent, OnExpire, Revision, TIMER, Timed};
+use crate::flag::{EventChange, EventKind, FlagEvent, Marks, OnExpire, Revision, TIMER, Timed};
 
 use super::event::Event;
 use super::journal::{JournalError, read};
@@ -57,6 +57,7 @@ fn kept(path: &Path, store: &str) -> Result<Vec<Kept>, JournalError> {
                 revision: Revision(revision),
                 changes: changes.into_iter().map(EventChange::from).collect(),
                 anchor: None,
+                marks: Marks::default(),
             },
             plan,
             ttl_s,

@@ -70,7 +70,7 @@ fn registered() -> Vec<KeyEvent> {
     let forgotten: Vec<_> = all
         .filter(|key| !known.iter().any(|event| Key::of(*event).as_ref() == Some(key)))
         .collect();
-    let ends: Vec<_> = forgotten.iter().map(|key| key.to_string()).collect();
+    let ends: Vec<_> = forgotten.iter().map(std::string::ToString::to_string).collect();
     assert!(ends.is_empty(), "add these keys to the list above: {ends:?}");
     known
 }

@@ -27,6 +27,7 @@ fn event(number: u64) -> Event {
             ttl_s: Some(1_800),
             on_expire: WireOnExpire::Remind,
             verify: "effective everywhere, amplification < 1.1 for 10 s".to_owned(),
+            store: None,
         };
     }
     if number % 2 == 0 {

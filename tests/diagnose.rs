@@ -189,6 +189,22 @@ fn one_counter_for_429_and_503_confirms_no_wrong_cause() {
 }
 
 /// Traffic that is well: launches, deployments, a quiet night, a full meter, with sources missing.
+#[test]
+fn a_number_that_came_as_something_else_is_unknown_and_no_zero() {
+    let case = cases().find(|case| word(case, "id") == "C001").expect("a case");
+    let told = |wrong: Json| {
+        let mut object = case["full"].as_object().expect("signals").clone();
+        object.insert("provider_429_rps".to_owned(), wrong);
+        let (snapshot, _) = snapshot_from_json(&object, "case");
+        let verdict = diagnose_once(&runbook::embedded(), &snapshot);
+        (verdict.cause, verdict.standing)
+    };
+    let unknown = told(Json::Null);
+    for wrong in [json!("2.6"), json!([]), json!({})] {
+        assert_eq!(told(wrong.clone()), unknown, "{wrong}");
+    }
+}
+
 fn healthy_set() -> impl Strategy<Value = Json> {
     let load = (0.5..500.0_f64, 0.2..4.0_f64, 0.0..0.008_f64, 1.0..1.15_f64);
     let room = (0.0..1.0_f64, 0.0..1.0_f64, 1.0..5_000.0_f64);

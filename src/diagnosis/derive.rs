@@ -143,8 +143,20 @@ fn is_share(name: &str) -> bool {
 
 fn clamp(done: &mut Completed) {
     let Completed { snapshot, notes } = done;
+    let mut bad = Vec::new();
     snapshot.signals.retain(|name, reading| {
-        let Value::Number(number) = reading.value else { return true };
+        let Value::Number(number) = reading.value else {
+            // A number that came as a word is not known; what is derived from it must not count it as
+            // nothing.
+            let is_number =
+                definition(name).is_some_and(|def| !matches!(def.unit, Unit::Text | Unit::Record));
+            let is_bad = is_number && !matches!(reading.value, Value::Bool(_));
+            if is_bad {
+                notes.push(format!("{name} is not a number: taken as unknown"));
+                bad.push(name.clone());
+            }
+            return !is_bad;
+        };
         if !number.is_finite() {
             notes.push(format!("{name} was {number}: taken as unknown"));
             return false;
@@ -165,6 +177,9 @@ fn clamp(done: &mut Completed) {
         }
         true
     });
+    for name in bad {
+        snapshot.absent.insert(name, "not a number".to_owned());
+    }
 }
 
 fn derive(snapshot: &mut Snapshot, rule: &Rule) {

@@ -55,6 +55,10 @@ fn standing(
     unless: &[Truth],
     tentative: &[Truth],
 ) -> Standing {
+    // What asks for nothing is proven by nothing.
+    if requires.is_empty() {
+        return Standing::CannotTell;
+    }
     // What is pending may still become true: a cause that only waits for that is likely.
     let soon = |expr: &Expr| {
         expr.eval(&mut |name| {
@@ -104,6 +108,7 @@ mod tests {
             assert_eq!(score(&grounds(lists), &seen).standing, expected, "{lists:?}");
         };
         check(["t", "", "f", "f", "f"], Standing::Confirmed);
+        check(["", "t", "f", "f", ""], Standing::CannotTell);
         check(["t", "u", "f", "u", ""], Standing::Confirmed);
         check(["t", "", "u", "", ""], Standing::Likely);
         check(["t", "", "p", "", ""], Standing::Likely);

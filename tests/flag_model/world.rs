@@ -191,16 +191,12 @@ impl World {
     }
 
     fn refused(&mut self, body: ErrorBody) -> Outcome {
-        match (body.error.code, body.error.current) {
-            (ErrorCode::Revision, Some(current)) => {
-                self.seen.conflicts += 1;
-                Outcome::Conflict { current: current.into() }
-            }
-            _ => {
-                self.seen.refused += 1;
-                Outcome::Refused { why: body.error.message }
-            }
+        if let (ErrorCode::Revision, Some(current)) = (body.error.code, body.error.current) {
+            self.seen.conflicts += 1;
+            return Outcome::Conflict { current: current.into() };
         }
+        self.seen.refused += 1;
+        Outcome::Refused { why: body.error.message }
     }
 
     /// Whatever leads away from the safe end was allowed to when it was stored.

@@ -15,7 +15,7 @@ const FLIP_EVERY: u64 = 100;
 
 fn event(number: u64) -> Event {
     let (actor, plan) = ("alice".to_owned(), "contain".to_owned());
-    if number % FLIP_EVERY == 0 {
+    if number.is_multiple_of(FLIP_EVERY) {
         return Event::Flip {
             request_id: format!("id-{number}"),
             plan,
@@ -30,7 +30,7 @@ fn event(number: u64) -> Event {
             store: None,
         };
     }
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         let changes = ["admission.mode off -> enforce", "retry.max_attempts 3 -> 2"];
         let changes = changes.map(str::to_owned).to_vec();
         return Event::Plan { name: plan, changes, refused: None };
@@ -43,7 +43,7 @@ fn written(path: &Path) -> Vec<Anchor> {
     let mut anchors = Vec::new();
     for number in 0..ENTRIES {
         let anchor = journal.append(&event(number), DateTime::UNIX_EPOCH).expect("room on disk");
-        if number % FLIP_EVERY == 0 {
+        if number.is_multiple_of(FLIP_EVERY) {
             anchors.push(anchor);
         }
     }

@@ -42,6 +42,7 @@ fn whole() -> Kept {
             ttl_s: Some(900),
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
+            store: None,
         };
         let outcome = Event::Outcome {
             request_id,
@@ -149,7 +150,7 @@ fn tampered(text: &str, how: &Tampering) -> Option<Vec<u8>> {
             }
         }
     }
-    let whole: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let whole: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
     Some(whole.into_bytes())
 }
 
@@ -173,10 +174,7 @@ fn found(path: &Path, kept: &Kept) -> By {
     if !anchored.lost.is_empty() || anchored.held < kept.anchors.len() {
         return By::Store;
     }
-    match contains_hash(path, &kept.head).expect("the chain holds") {
-        true => By::Nothing,
-        false => By::Head,
-    }
+    if contains_hash(path, &kept.head).expect("the chain holds") { By::Nothing } else { By::Head }
 }
 
 fn place(folder: &Path, bytes: Option<&[u8]>) -> PathBuf {

@@ -131,14 +131,14 @@ mod tests {
         #[test]
         fn noise_goes_nowhere(seed in any::<u64>(), swing in 0.05..0.9_f64) {
             let mut random = Pcg64Mcg::seed_from_u64(seed);
-            // Of forty series of noise none may be called a trend; the bar is one in two thousand.
+            // The bar is one in two thousand: more than three of forty come by once in ten million.
             let found = (0..40)
                 .map(|_| -> Vec<Option<f64>> {
                     (0..20).map(|_| Some(10.0 * (1.0 + swing * random.random_range(-1.0..1.0)))).collect()
                 })
                 .filter(|noise| holds(noise, Heading::Up) || holds(noise, Heading::Down))
                 .count();
-            prop_assert!(found <= 1, "{found} of 40");
+            prop_assert!(found <= 3, "{found} of 40");
         }
 
         #[test]

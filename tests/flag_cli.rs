@@ -315,6 +315,6 @@ async fn reading_needs_no_journal_and_prints_one_document() {
     let plan = shell.weir(&["flag", "plan", "contain", "--json"]).await.json();
     assert_eq!((&plan["risky"], &plan["refused"]), (&Value::Bool(false), &Value::Null));
     let shown = shell.weir(&["flag", "list"]).await;
-    assert!(shown.out.starts_with("revision 41\n"), "{}", shown.out);
+    assert!(shown.out.starts_with("revision 41 in weir admin "), "{}", shown.out);
     assert!(!shell.journal().exists());
 }

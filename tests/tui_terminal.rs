@@ -182,7 +182,7 @@ fn four_keys_cure_the_storm_on_a_real_terminal() {
     terminal.wait_for("contain applied at revision 42");
     terminal.press("o");
     terminal.wait_for("gate ENFORCE");
-    terminal.wait_for("CONTAINED demand-over-capacity");
+    terminal.wait_for("held, now demand-over-capacity");
     // The flip is in force: leaving asks, and Enter leaves.
     terminal.press("q");
     terminal.wait_for("leave weir?");

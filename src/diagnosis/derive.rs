@@ -150,7 +150,7 @@ fn clamp(done: &mut Completed) {
             // nothing.
             let is_number =
                 definition(name).is_some_and(|def| !matches!(def.unit, Unit::Text | Unit::Record));
-            let is_bad = is_number && !matches!(reading.value, Value::Bool(_));
+            let is_bad = is_number && matches!(reading.value, Value::Text(_));
             if is_bad {
                 notes.push(format!("{name} is not a number: taken as unknown"));
                 bad.push(name.clone());

@@ -67,16 +67,9 @@ fn replace_selected(model: &mut Model) {
     }
 }
 
-/// A letter typed at a button of the plan goes to the name that is asked for; where none is, it is said
-/// that it went nowhere.
+/// A letter typed at a button of the plan goes nowhere, and that is said.
 fn to_field(model: &mut Model) {
-    let Some(Mode::Plan(dialog)) = model.modes.last_mut() else { return };
-    if dialog.stage != Stage::Review {
-        return;
-    }
-    if dialog.name_to_type().is_some() {
-        dialog.focus = Focus::Name;
-    } else {
+    if matches!(model.mode(), Mode::Plan(dialog) if dialog.stage == Stage::Review) {
         toast(model, Role::Warn, "nothing is typed there: Tab moves to a field");
     }
 }

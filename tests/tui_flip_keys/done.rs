@@ -35,7 +35,7 @@ impl Done {
 
     fn stops(&self) -> &'static [&'static str] {
         match self.name() {
-            Some(_) => &["cancel", "name", "reason", "apply"],
+            Some(_) => &["cancel", "name", "apply", "reason"],
             None => &["cancel", "apply", "reason"],
         }
     }
@@ -77,6 +77,7 @@ impl Done {
             KeyCode::Tab => self.go(1),
             KeyCode::BackTab => self.go(back),
             KeyCode::Enter if self.stop() == "apply" => return true,
+            KeyCode::Enter if self.stop() == "reason" => self.go(back),
             KeyCode::Enter if self.stop() != "cancel" => self.go(1),
             KeyCode::Char(letter) => self.letter(letter),
             _ => {}

@@ -4,7 +4,7 @@ mod fake_admin;
 
 use std::sync::Arc;
 
-use fake_admin::{Fake, TOKEN};
+use fake_admin::{Fake, TOKEN, flag_table};
 use weir::flag::wire::WireOnExpire;
 use weir::flag::{
     self, Author, EventKind, Evidence, FlagTable, Outcome, Plan, Revision, Store, StoreError,
@@ -169,21 +169,7 @@ where
 }
 
 fn some_plan() -> Plan {
-    let flags = weir::admission::FLAGS.iter().map(|def| {
-        let base = weir::admission::Settings::default().get(def.key).expect("flag of the table");
-        flag::FlagState {
-            key: def.key.to_owned(),
-            safe: def.safe_value(&base),
-            base,
-            overridden: None,
-            effective: std::collections::BTreeMap::new(),
-            revision: Revision(0),
-            by: None,
-            at: None,
-            expires: None,
-        }
-    });
-    let table = FlagTable { revision: Revision(41), flags: flags.collect() };
+    let table = flag_table::table(&weir::admission::Settings::default());
     flag::all_safe(&table, &Evidence::default(), terms("id-1")).expect("a plan")
 }
 

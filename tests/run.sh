@@ -10,55 +10,38 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sudo=()
 [ "$(id -u)" -eq 0 ] || sudo=(sudo)
 
-# Prometheus' own checker, for the test that compares rates with it; Prometheus and Alertmanager
-# themselves, for the tests that ask them. Unpacked, not installed: installing would start servers.
-servers=(promtool prometheus prometheus-alertmanager)
-if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
-    unpacked=target/ci-prometheus
-    if [ ! -x "$unpacked/usr/bin/prometheus-alertmanager" ]; then
+# Puts programs on PATH out of packages that are unpacked, not installed: installing would start servers.
+# unpacked NAME 'PROGRAM...' PACKAGE...
+unpacked() {
+    local folder=target/ci-$1 programs=($2)
+    shift 2
+    ! command -v "${programs[@]}" | wc -l | grep -qx "${#programs[@]}" || return 0
+    if [ ! -x "$folder/usr/bin/${programs[-1]}" ]; then
         "${sudo[@]}" apt-get update -q
-        mkdir -p "$unpacked"
+        mkdir -p "$folder"
         (
-            cd "$unpacked"
-            apt-get download -q prometheus prometheus-alertmanager
+            cd "$folder"
+            apt-get download -q "$@"
             for package in *.deb; do dpkg-deb -x "$package" .; done
         )
     fi
-    export PATH="$PWD/$unpacked/usr/bin:$PATH"
-fi
+    export PATH="$PWD/$folder/usr/bin:$PATH"
+}
+
+# Prometheus' own checker, for the test that compares rates with it; Prometheus and Alertmanager
+# themselves, for the tests that ask them.
+unpacked prometheus 'promtool prometheus prometheus-alertmanager' prometheus prometheus-alertmanager
 
 # Redis, for the tests of a budget that several instances share: its libraries come with its tools,
-# which start nothing; the server is unpacked.
+# which start nothing.
 if ! command -v redis-server >/dev/null; then
-    unpacked=target/ci-redis
-    if [ ! -x "$unpacked/usr/bin/redis-server" ]; then
-        "${sudo[@]}" apt-get update -q
-        "${sudo[@]}" apt-get install -yq --no-install-recommends redis-tools
-        mkdir -p "$unpacked"
-        (
-            cd "$unpacked"
-            apt-get download -q redis-server redis-tools
-            for package in *.deb; do dpkg-deb -x "$package" .; done
-        )
-    fi
-    export PATH="$PWD/$unpacked/usr/bin:$PATH"
+    "${sudo[@]}" apt-get update -q
+    "${sudo[@]}" apt-get install -yq --no-install-recommends redis-tools
 fi
+unpacked redis 'redis-server' redis-server redis-tools
 
-# etcd, for the tests of flags that live in it; unpacked, not installed, as above.
-servers=(etcd etcdctl)
-if ! command -v "${servers[@]}" | wc -l | grep -qx "${#servers[@]}"; then
-    unpacked=target/ci-etcd
-    if [ ! -x "$unpacked/usr/bin/etcdctl" ]; then
-        "${sudo[@]}" apt-get update -q
-        mkdir -p "$unpacked"
-        (
-            cd "$unpacked"
-            apt-get download -q etcd-server etcd-client
-            for package in *.deb; do dpkg-deb -x "$package" .; done
-        )
-    fi
-    export PATH="$PWD/$unpacked/usr/bin:$PATH"
-fi
+# etcd, for the tests of flags that live in it.
+unpacked etcd 'etcd etcdctl' etcd-server etcd-client
 
 # Unleash and PostgreSQL, for the tests of flags that live there. Only the test starts them: the
 # package would otherwise start a database of its own.

@@ -196,8 +196,6 @@ pub struct Breaker {
     state: State,
     since: Mono,
     slices: Slices,
-    /// Calls without an outcome, as of the last outcome.
-    pending: u32,
     open_for: Duration,
     /// When it last opened; outcomes of earlier calls are stale.
     opened_at: Mono,
@@ -222,7 +220,6 @@ impl Breaker {
             state: State::Closed,
             since: now,
             slices: Slices::default(),
-            pending: 0,
             open_for: OPEN_FIRST,
             opened_at: Mono::START,
             reason: None,
@@ -325,13 +322,12 @@ impl Breaker {
 
     /// A call that `started` then has ended so, while `pending` others have not.
     pub fn ended(&mut self, outcome: Outcome, started: Mono, pending: u32, now: Mono) {
-        self.pending = pending;
         let stale = started < self.opened_at;
         match outcome {
             Outcome::Exhausted => self.exhausted(now),
             Outcome::Good | Outcome::Throttled { .. } if !stale => self.succeeded(now),
             Outcome::Good => self.seen_success(now),
-            Outcome::Fault { .. } if !stale => self.failed(now),
+            Outcome::Fault { .. } if !stale => self.failed(pending, now),
             // A call that lost its probe's place must not free that of the next.
             Outcome::Neither if self.is_probe(started) => self.abandoned(now),
             Outcome::Throttled { .. } | Outcome::Fault { .. } | Outcome::Neither => {}
@@ -353,17 +349,17 @@ impl Breaker {
         }
     }
 
-    /// A call that is not stale failed by the provider's fault.
+    /// A call that is not stale failed by the provider's fault, while `pending` others have no outcome.
     ///
     /// `## HalfOpen => Open`, `## Closed => (Closed | Open)`
-    pub fn failed(&mut self, now: Mono) {
+    pub fn failed(&mut self, pending: u32, now: Mono) {
         match self.state(now) {
             State::HalfOpen { .. } => {
                 self.open(OpenReason::ProbeFailed, (self.open_for * 2).min(OPEN_MAX), now);
             }
             State::Closed => {
                 self.slices.count(false, now);
-                if let Some(reason) = self.slices.opens(&self.thresholds, self.pending) {
+                if let Some(reason) = self.slices.opens(&self.thresholds, pending) {
                     self.open(reason, self.open_for, now);
                 }
             }

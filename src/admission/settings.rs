@@ -226,6 +226,15 @@ pub struct NamedPlan {
     pub changes: &'static [(&'static str, &'static str)],
 }
 
+impl NamedPlan {
+    /// Whether it sets this flag to this value.
+    #[must_use]
+    pub fn sets(&self, key: &str, to: &FlagValue) -> bool {
+        let mut own = self.changes.iter().filter(|(own, _)| *own == key);
+        own.any(|(key, value)| flag(key).and_then(|def| def.parse(value)).as_ref() == Ok(to))
+    }
+}
+
 /// The plans that ship with weir.
 pub const PLANS: &[NamedPlan] = &[NamedPlan {
     name: "contain",

@@ -129,10 +129,9 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use crate::admission::{FLAGS, Settings};
     use crate::flag::{
-        self, Capabilities, CompareAndSet, FlagEvent, FlagState, FlagTable, Outcome, Plan,
-        Revision, StoreError, Terms,
+        self, Capabilities, CompareAndSet, FlagEvent, FlagTable, Outcome, Plan, Revision,
+        StoreError, Terms, fixture,
     };
     use crate::incident::Journal;
 
@@ -146,22 +145,8 @@ mod tests {
 
     impl Simple {
         fn new() -> Arc<Self> {
-            let state = |def: &crate::admission::FlagDef| {
-                let base = Settings::default().get(def.key).expect("a flag");
-                FlagState {
-                    key: def.key.to_owned(),
-                    safe: def.safe_value(&base),
-                    base,
-                    overridden: None,
-                    effective: std::collections::BTreeMap::new(),
-                    revision: Revision(0),
-                    by: None,
-                    at: None,
-                    expires: None,
-                }
-            };
-            let table =
-                FlagTable { revision: Revision(1), flags: FLAGS.iter().map(state).collect() };
+            let mut table = fixture::table(&[]);
+            table.flags.iter_mut().for_each(|flag| flag.effective.clear());
             Arc::new(Self { table: Mutex::new(table), is_away: Mutex::new(false) })
         }
 

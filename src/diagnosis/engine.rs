@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::admission::{PLANS, flag};
+use crate::admission::PLANS;
 use crate::signal::{Mono, Snapshot};
 
 use super::change::{Change, InstanceCount};
@@ -283,11 +283,8 @@ fn conclude(
 /// The plan that a flip is a part of.
 fn plan_of(node: &Node) -> Option<String> {
     let Step::Action(action) = &node.step else { return None };
-    let is_it = |(key, value): &(&str, &str)| {
-        *key == action.flag
-            && flag(key).and_then(|def| def.parse(value)).as_ref() == Ok(&action.set)
-    };
-    PLANS.iter().find(|plan| plan.changes.iter().any(is_it)).map(|plan| plan.name.to_owned())
+    let found = PLANS.iter().find(|plan| plan.sets(&action.flag, &action.set));
+    found.map(|plan| plan.name.to_owned())
 }
 
 /// How each cause stands.

@@ -1,4 +1,4 @@
-//! Tables and signals for this room's tests.
+//! Tables and signals for the tests of this room and of those above it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) fn value(key: &str, text: &str) -> FlagValue {
 }
 
 /// The default table at revision 41 with these overrides, effective on two instances.
-pub(super) fn table(overrides: &[(&str, &str)]) -> FlagTable {
+pub(crate) fn table(overrides: &[(&str, &str)]) -> FlagTable {
     let flags = FLAGS.iter().map(|def| {
         let base = Settings::default().get(def.key).expect("flag of the table");
         let overridden =

@@ -41,8 +41,8 @@ const GATE_IS_ILL: [&str; 3] = ["gate-refuses-wrongly", "leaked-permits", "limit
 
 /// The cause, when our own gate is the confirmed refuser: then opening it is the cure.
 pub(super) fn ill_gate<'a>(evidence: &Evidence<'a>) -> Option<&'a str> {
-    let confirmed = evidence.verdict.filter(|verdict| verdict.standing == Standing::Confirmed)?;
-    GATE_IS_ILL.contains(&confirmed.cause.as_str()).then_some(confirmed.cause.as_str())
+    let suspected = suspected_gate(evidence);
+    suspected.filter(|(_, standing)| *standing == Standing::Confirmed).map(|(cause, _)| cause)
 }
 
 /// The cause and how sure it is, when our own gate may be the refuser.

@@ -6,7 +6,7 @@
 mod condition;
 mod event_wire;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod flip;
 mod history;
 mod interlock;
@@ -30,7 +30,7 @@ pub use history::{UNDO_OF, newest_in_force};
 pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks};
 pub use plan::{
     Confirmation, Evidence, PlanError, TTL_RISKY_S, TTL_S_MAX, TTL_SAFE_S, Terms, all_safe,
-    confirmation, named, plan, undo, wanted,
+    confirmation, left_of, named, plan, undo, wanted,
 };
 pub use store::{
     Author, Capabilities, CompareAndSet, EventChange, EventKind, FlagEvent, Marks, Store,

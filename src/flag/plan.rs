@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use thiserror::Error;
 
-use crate::admission::{Direction, FlagDef, FlagError, FlagValue, PLANS, flag};
+use crate::admission::{Direction, FlagDef, FlagError, FlagValue, NamedPlan, PLANS, flag};
 use crate::diagnosis::Verdict;
 use crate::signal::{Mono, Snapshot};
 
@@ -209,21 +209,29 @@ pub fn named(
         let known = PLANS.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
         PlanError::UnknownPlan { name: name.to_owned(), known }
     })?;
-    // Where a flag is safer already than the plan wants it, the plan has nothing to say.
-    let is_safer = |def: &FlagDef, to: &FlagValue| {
-        table.get(def.key).is_some_and(|state| {
-            def.direction(&state.base, state.stored(), to) == Direction::Riskier
-        })
-    };
-    let mut changes = Vec::new();
-    for (key, value) in found.changes {
+    let changes = left_of(found, table)?;
+    plan(name, table, &changes, evidence, terms)
+}
+
+/// What a named plan would still change. Where a flag is safer already than the plan wants it, the plan
+/// has nothing to say.
+///
+/// # Errors
+/// [`FlagError`] when the plan names a flag or a value that does not exist.
+pub fn left_of(plan: &NamedPlan, table: &FlagTable) -> Result<Vec<Change>, FlagError> {
+    let mut left = Vec::new();
+    for (key, value) in plan.changes {
         let def = flag(key)?;
         let to = def.parse(value)?;
-        if !is_safer(def, &to) {
-            changes.push(Change { key: (*key).to_owned(), to: Some(to) });
+        let is_done = table.get(key).is_some_and(|state| {
+            let stored = state.stored();
+            *stored == to || def.direction(&state.base, stored, &to) == Direction::Riskier
+        });
+        if !is_done {
+            left.push(Change { key: (*key).to_owned(), to: Some(to) });
         }
     }
-    plan(name, table, &changes, evidence, terms)
+    Ok(left)
 }
 
 /// Plans every flag to its safe end. Works without any evidence. While the gate itself is the

@@ -255,7 +255,7 @@ pub trait Store: Send + Sync {
 
     /// Sends the plan once, at the plan's revision. Everything is stored or nothing where
     /// [`Capabilities::all_or_none`] says so; a store that stopped half-way answers
-    /// [`Outcome::Unknown`] and names what it wrote.
+    /// [`Outcome::Partly`], or [`Outcome::Unknown`] where it cannot tell, and names what it wrote.
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome>;
 
     /// The history after event `since`, oldest first; 0 for all of it.

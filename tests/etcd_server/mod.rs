@@ -2,20 +2,19 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+#[path = "../local_process/mod.rs"]
+mod local_process;
 
-use rustix::process::{Pid, Signal, kill_process};
+use std::process::Command;
+use std::time::Duration;
 
-/// The longest that a server may take to start.
-const START_MAX: Duration = Duration::from_secs(20);
+use local_process::{LocalProcess, free_ports, wait_until};
 
 /// The server; killed when dropped.
 pub struct EtcdServer {
     client: u16,
     peer: u16,
-    child: Child,
+    process: LocalProcess,
     data: tempfile::TempDir,
 }
 
@@ -24,8 +23,8 @@ impl EtcdServer {
     pub fn start() -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let [client, peer] = free_ports();
-        let child = spawn(client, peer, &data);
-        let server = Self { client, peer, child, data };
+        let process = spawn(client, peer, &data);
+        let server = Self { client, peer, process, data };
         server.wait();
         server
     }
@@ -41,23 +40,22 @@ impl EtcdServer {
 
     /// Every connection stays open, nothing answers.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        self.process.freeze();
     }
 
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.process.thaw();
     }
 
     /// Without a word, as by the kernel.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 
     /// Anew, at the same address, with its data and without its sessions.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(self.client, self.peer, &self.data);
+        self.process = spawn(self.client, self.peer, &self.data);
         self.wait();
     }
 
@@ -79,27 +77,14 @@ impl EtcdServer {
             .args(["--endpoints", &self.url()])
             .args(arguments)
             .output()
-            .unwrap_or_else(|error| missing("etcdctl", "etcd-client", &error))
+            .unwrap_or_else(|error| {
+                panic!("this test runs etcdctl: {error}; install etcd-client, as tests/run.sh does")
+            })
     }
 
     fn wait(&self) {
-        let begun = Instant::now();
         // Health is refused without a log-in once users are on; then it is up all the same.
-        while !answers(self.client) {
-            assert!(begun.elapsed() < START_MAX, "etcd does not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
-        kill_process(id, signal).expect("our own child");
-    }
-}
-
-impl Drop for EtcdServer {
-    fn drop(&mut self) {
-        self.kill();
+        wait_until("etcd", || answers(self.client));
     }
 }
 
@@ -117,28 +102,16 @@ fn answers(port: u16) -> bool {
     ask().is_ok_and(|answer| answer.contains("\"true\""))
 }
 
-fn free_ports() -> [u16; 2] {
-    // Both are held before one is let go, or they could be the same.
-    let held = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback"));
-    held.map(|listener| listener.local_addr().expect("bound").port())
-}
-
-fn spawn(client: u16, peer: u16, data: &tempfile::TempDir) -> Child {
+fn spawn(client: u16, peer: u16, data: &tempfile::TempDir) -> LocalProcess {
     let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-    Command::new("etcd")
+    let mut command = Command::new("etcd");
+    command
         .arg("--data-dir")
         .arg(data.path())
         .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
         .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
         .args(["--initial-cluster", &format!("default={peer}")])
         // The shortest lease is one and a half election time-outs.
-        .args(["--heartbeat-interval", "20", "--election-timeout", "200"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| missing("etcd", "etcd-server", &error))
-}
-
-fn missing(program: &str, package: &str, error: &std::io::Error) -> ! {
-    panic!("this test runs {program}: {error}; install the {package} package")
+        .args(["--heartbeat-interval", "20", "--election-timeout", "200"]);
+    LocalProcess::start(&mut command, "etcd-server")
 }

@@ -5,7 +5,7 @@
 //! one decides is tested with the real one.
 
 #[path = "../flag_table/mod.rs"]
-mod flag_table;
+pub mod flag_table;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -3,6 +3,8 @@
 mod server;
 #[path = "../stepping_proxy/mod.rs"]
 mod stepping_proxy;
+#[path = "../store_plans/mod.rs"]
+mod store_plans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +12,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use server::{Envoy, LAYER};
 use stepping_proxy::{Pass, Proxy};
+use store_plans::{NoLog, author, plan, stored as shown};
 use weir::admission::Settings;
 use weir::flag::{
-    self, Author, Change, Conclusion, EnvoyFlag, EnvoyRuntime, EnvoyValue, Evidence, FlagTable,
-    Flip, FlipEnd, FlipLog, Intent, Outcome, Partly, Plan, Store, StoreError, Terms,
+    self, Author, Change, EnvoyFlag, EnvoyRuntime, EnvoyValue, Evidence, FlagTable, Flip, FlipEnd,
+    Outcome, Partly, Plan, Store, StoreError, Terms,
 };
 
 /// What both instances are configured with; the key of `retry.owner` is not among it.
@@ -41,26 +44,17 @@ fn terms() -> Terms {
     Terms { reason: Some("storm".to_owned()), ttl_s: None, request_id: "id-1".to_owned() }
 }
 
-fn plan(table: &FlagTable, words: &[&str]) -> Plan {
-    let changes = flag::wanted(words).expect("real flags and values");
-    flag::plan("t", table, &changes, &Evidence::default(), terms()).expect("a plan")
-}
-
 fn dropping(table: &FlagTable, key: &str) -> Plan {
     let changes = [Change { key: key.to_owned(), to: None }];
     flag::plan("t", table, &changes, &Evidence::default(), terms()).expect("a plan")
 }
 
 fn alice() -> Author {
-    Author { actor: "alice".to_owned(), incident: None, anchor: None }
+    author("alice")
 }
 
 async fn table(store: &dyn Store) -> FlagTable {
     store.list().await.unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn shown(table: &FlagTable, key: &str) -> String {
-    table.get(key).expect("in the table").stored().to_string()
 }
 
 /// What each instance uses, in the order of the given ones.
@@ -191,18 +185,6 @@ async fn a_plan_that_only_one_instance_took_names_both() {
     assert_eq!(missing, [format!("retry.max_attempts on {second}")]);
     assert!(why.contains("403"), "{why}");
     assert_eq!(shown(&table(&store).await, "retry.max_attempts"), "differs by instance");
-}
-
-struct NoLog;
-
-impl FlipLog for NoLog {
-    fn intent(&self, _: &Intent) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
-    fn conclusion(&self, _: &Conclusion) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 #[tokio::test]

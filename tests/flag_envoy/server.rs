@@ -1,14 +1,14 @@
 //! A real Envoy with nothing but an admin port, which can be frozen, killed and started again.
 
-use std::net::TcpListener;
+#[path = "../local_process/mod.rs"]
+mod local_process;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// The longest that an Envoy may take to start.
-const START_MAX: Duration = Duration::from_secs(20);
+use local_process::{LocalProcess, START_MAX, free_port};
+use rustix::process::{Signal, kill_process};
 
 /// The name of the layer that takes overrides.
 pub const LAYER: &str = "by_hand";
@@ -18,7 +18,7 @@ pub struct Envoy {
     port: u16,
     configuration: String,
     directory: tempfile::TempDir,
-    child: Child,
+    process: LocalProcess,
 }
 
 impl Envoy {
@@ -32,17 +32,15 @@ impl Envoy {
 
     pub async fn with_layers(layers: &str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
+        let port = free_port();
         let address = format!("{{address: 127.0.0.1, port_value: {port}}}");
         let configuration = format!(
             "admin: {{address: {{socket_address: {address}}}}}\n\
              layered_runtime: {{layers: {layers}}}\n"
         );
         let directory = tempfile::tempdir().expect("a directory");
-        let child = spawn(&configuration, directory.path());
-        let server = Self { port, configuration, directory, child };
+        let process = spawn(&configuration, directory.path());
+        let server = Self { port, configuration, directory, process };
         server.wait().await;
         server
     }
@@ -63,28 +61,23 @@ impl Envoy {
     }
 
     pub fn freezer(&self) -> impl Fn() + Send + Sync + 'static {
-        let process = self.process();
+        let process = self.process.id();
         move || kill_process(process, Signal::STOP).expect("our own child")
     }
 
     pub fn thaw(&self) {
-        kill_process(self.process(), Signal::CONT).expect("our own child");
+        self.process.thaw();
     }
 
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 
     /// Anew, at the same address, with what its configuration says.
     pub async fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.configuration, self.directory.path());
+        self.process = spawn(&self.configuration, self.directory.path());
         self.wait().await;
-    }
-
-    fn process(&self) -> Pid {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process")
     }
 
     async fn wait(&self) {
@@ -96,23 +89,15 @@ impl Envoy {
     }
 }
 
-impl Drop for Envoy {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn spawn(configuration: &str, directory: &Path) -> Child {
+fn spawn(configuration: &str, directory: &Path) -> LocalProcess {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ci-venv/bin/envoy");
     let envoy = std::env::var_os("WEIR_TEST_ENVOY").map_or(installed, PathBuf::from);
     let file = directory.join("envoy.yaml");
     std::fs::write(&file, configuration).expect("a file");
     // Several run at once: none may share memory with another.
-    Command::new(&envoy)
+    let mut command = Command::new(&envoy);
+    command
         .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "critical", "-c"])
-        .arg(file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("this test runs Envoy: {error}; tests/run.sh installs it"))
+        .arg(file);
+    LocalProcess::start(&mut command, "Envoy")
 }

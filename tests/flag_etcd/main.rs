@@ -7,6 +7,8 @@
 mod etcd_server;
 #[path = "../eventually/mod.rs"]
 mod eventually;
+#[path = "../flag_table/mod.rs"]
+mod flag_table;
 mod log_in;
 mod past_weir;
 mod silence;

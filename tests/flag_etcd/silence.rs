@@ -1,19 +1,15 @@
 //! A server that is dead, and what can happen in the middle of a change.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weir::admission::Settings;
-use weir::flag::{
-    self, Author, Capabilities, Conclusion, Etcd, EtcdLogin, FlagEvent, FlagTable, Flip, FlipLog,
-    Intent, Outcome, Plan, Store, StoreError,
-};
+use weir::flag::{self, Etcd, EtcdLogin, Flip, Outcome, Store, StoreError};
 
 use crate::etcd_server::EtcdServer;
-use crate::store_plans::{author, plan, timed};
+use crate::store_plans::{Heard, NoLog, author, plan, timed};
 use crate::support::{apply, by, events, store, table};
 
 #[tokio::test]
@@ -94,62 +90,6 @@ async fn an_edit_between_read_and_change_is_a_conflict() {
     assert_eq!(server.ctl(&["lease", "list"]).trim(), "found 0 leases", "its timer is given back");
 }
 
-/// The store of a person who watches: etcd thaws after the first read that failed.
-struct Watched {
-    store: Etcd,
-    server: Arc<EtcdServer>,
-    unknown: AtomicU32,
-    failed_reads: AtomicU32,
-}
-
-impl Store for Watched {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {
-        Box::pin(async move {
-            let read = self.store.list().await;
-            if read.is_err() {
-                self.failed_reads.fetch_add(1, Ordering::SeqCst);
-                self.server.thaw();
-                tokio::time::resume();
-            }
-            read
-        })
-    }
-
-    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let outcome = self.store.apply(plan, author).await;
-            if matches!(outcome, Outcome::Unknown { .. }) {
-                self.unknown.fetch_add(1, Ordering::SeqCst);
-            }
-            outcome
-        })
-    }
-
-    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
-        self.store.events(since)
-    }
-}
-
-struct NoLog;
-
-impl FlipLog for NoLog {
-    fn intent(&self, _: &Intent) -> Result<Option<String>, String> {
-        Ok(Some("journal:1:hash".to_owned()))
-    }
-
-    fn conclusion(&self, _: &Conclusion) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_ghost_write_is_unknown_until_two_reads_agree() {
     let server = Arc::new(EtcdServer::start());
@@ -160,21 +100,20 @@ async fn a_ghost_write_is_unknown_until_two_reads_agree() {
     });
     let store = at_a_change(&server, between).await;
     let shown = table(&store).await;
-    let watched = Arc::new(Watched {
-        store,
-        server,
-        unknown: AtomicU32::new(0),
-        failed_reads: AtomicU32::new(0),
-    });
+    // Somebody watches: etcd thaws after the first read that failed.
+    let heard = Arc::new(Heard::new(store, move || {
+        server.thaw();
+        tokio::time::resume();
+    }));
     let change = plan(&shown, &["retry.max_attempts=1"]);
     let request_id = change.request_id.clone();
     let flip = Flip::new(change, &shown, author("alice"), &[]).expect("allowed");
-    let report =
-        flag::carry_out(flip, Arc::clone(&watched) as Arc<dyn Store>, Arc::new(NoLog)).await;
-    assert_eq!(watched.unknown.load(Ordering::SeqCst), 1, "the answer was lost");
-    assert_eq!(watched.failed_reads.load(Ordering::SeqCst), 1);
+    let report = flag::carry_out(flip, Arc::clone(&heard) as Arc<dyn Store>, Arc::new(NoLog)).await;
+    let outcomes = heard.outcomes.lock().expect("unpoisoned").clone();
+    assert!(matches!(outcomes.as_slice(), [Outcome::Unknown { .. }]), "the answer was lost");
+    assert_eq!(heard.failed_reads.load(Ordering::SeqCst), 1);
     assert_eq!(report.end.word(), "applied", "{}", report.end.say());
-    let history = events(&watched.store).await;
+    let history = events(&heard.store).await;
     assert_eq!(history.len(), 1, "sent once");
     assert_eq!(history[0].request_id, Some(request_id));
     assert_eq!(history[0].anchor.as_deref(), Some("journal:1:hash"));

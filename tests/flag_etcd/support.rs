@@ -1,9 +1,7 @@
 //! Shorthands for stores, tables and changes.
 
-use weir::admission::{FLAGS, FlagDef, Settings};
-use weir::flag::{
-    Etcd, EtcdLogin, FlagEvent, FlagState, FlagTable, Outcome, Plan, Revision, Store,
-};
+use weir::admission::Settings;
+use weir::flag::{Etcd, EtcdLogin, FlagEvent, FlagTable, Outcome, Plan, Revision, Store};
 
 use crate::etcd_server::EtcdServer;
 use crate::store_plans::author;
@@ -38,19 +36,8 @@ pub fn by<'a>(table: &'a FlagTable, key: &str) -> Option<&'a str> {
 
 /// The table of an empty namespace.
 pub fn flag_table() -> FlagTable {
-    let state = |def: &FlagDef| {
-        let base = Settings::default().get(def.key).expect("flag of the table");
-        FlagState {
-            key: def.key.to_owned(),
-            safe: def.safe_value(&base),
-            base,
-            overridden: None,
-            effective: std::collections::BTreeMap::new(),
-            revision: Revision(0),
-            by: None,
-            at: None,
-            expires: None,
-        }
-    };
-    FlagTable { revision: Revision(99), flags: FLAGS.iter().map(state).collect() }
+    let mut table = crate::flag_table::table(&Settings::default());
+    table.revision = Revision(99);
+    table.flags.iter_mut().for_each(|flag| flag.effective.clear());
+    table
 }

@@ -212,7 +212,8 @@ fn no_flip_is_lost_forged_or_forgotten() {
         ("crashes", sum(|seen| seen.crashes)),
         ("looked up after a crash", sum(|seen| seen.reconciled)),
     ];
+    let limits = (sum(|seen| seen.late_ghosts), sum(|seen| seen.denied));
     for (what, count) in reached {
-        assert!(count > 0, "the runs never had: {what}; {reached:?}");
+        assert!(count > 0, "the runs never had: {what}; {reached:?}, limits of reading {limits:?}");
     }
 }

@@ -62,6 +62,9 @@ pub struct Seen {
     pub lost: u64,
     pub crashes: u64,
     pub reconciled: u64,
+    /// Stored, overwritten, and said not to have been stored.
+    pub denied: u64,
+    /// Stored after two equal reads had said that they were not: the limit of looking at values.
     pub late_ghosts: u64,
 }
 

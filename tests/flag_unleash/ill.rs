@@ -1,22 +1,22 @@
 //! A store that refuses, stops half-way or falls silent.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use weir::admission::{self, Settings};
 use weir::flag::wire::{EventChangeRow, WireOnExpire};
 use weir::flag::{
-    self, Author, Capabilities, Conclusion, EventChange, FlagEvent, FlagTable, Flip, FlipEnd,
-    FlipLog, Intent, Outcome, Partly, Plan, Store, StoreError, Token, Unleash, UnleashPlace,
+    self, EventChange, Flip, FlipEnd, Outcome, Partly, Store, StoreError, Token, Unleash,
+    UnleashPlace,
 };
 use weir::incident::{Event, Journal, reconcile};
 
 use crate::server::{ADMIN, ENVIRONMENT, SDK, server};
 use crate::stepping_proxy::{Pass, Proxy};
+use crate::store_plans::{Heard, NoLog};
 use crate::support::{World, alice, alone, assert_clean, plan, refusal, set, shown, store, table};
 
 #[tokio::test]
@@ -83,50 +83,6 @@ async fn maintenance_is_a_refusal_and_no_riddle() {
     assert_eq!(shown(&table(&store).await, "retry.max_attempts"), "2");
 }
 
-/// A store that keeps what it answered.
-struct Heard {
-    store: Unleash,
-    outcomes: Mutex<Vec<Outcome>>,
-}
-
-impl Store for Heard {
-    fn name(&self) -> &str {
-        self.store.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {
-        self.store.list()
-    }
-
-    fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let outcome = self.store.apply(plan, author).await;
-            self.outcomes.lock().expect("unpoisoned").push(outcome.clone());
-            outcome
-        })
-    }
-
-    fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
-        self.store.events(since)
-    }
-}
-
-struct NoLog;
-
-impl FlipLog for NoLog {
-    fn intent(&self, _: &Intent) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
-    fn conclusion(&self, _: &Conclusion) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_write_that_lands_after_it_was_given_up_is_found() {
     let keys = ["retry.max_attempts", "admission.rate_factor"];
@@ -150,7 +106,7 @@ async fn a_write_that_lands_after_it_was_given_up_is_found() {
     });
     let proxy = proxy.await;
     let client = store(proxy.url(), &prefix, ADMIN, None);
-    let heard = Arc::new(Heard { store: client, outcomes: Mutex::default() });
+    let heard = Arc::new(Heard::new(client, || {}));
     let before = table(&*heard).await;
     let wanted = plan(&before, &["retry.max_attempts=1", "admission.rate_factor=0.5"]);
     let flip = Flip::new(wanted, &before, alice(), &[]).expect("allowed");

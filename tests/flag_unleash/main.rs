@@ -5,5 +5,7 @@ mod racing;
 mod server;
 #[path = "../stepping_proxy/mod.rs"]
 mod stepping_proxy;
+#[path = "../store_plans/mod.rs"]
+mod store_plans;
 mod support;
 mod values;

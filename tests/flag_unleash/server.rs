@@ -3,14 +3,17 @@
 //! Both end with the test process, however that ends: a shell watches a pipe that only the process
 //! holds open. Tests keep apart by the prefix of their features.
 
+#[path = "../local_process/mod.rs"]
+mod local_process;
+
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use local_process::free_ports;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -100,7 +103,7 @@ impl Server {
     fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let data = tempfile::tempdir().expect("a directory").keep();
-        let [port, database] = [free_port(), free_port()];
+        let [port, database] = free_ports();
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
         shell.env("POSTGRES", postgres()).env("UNLEASH", unleash()).env("DATA", &data);
@@ -200,11 +203,6 @@ async fn person(url: &str, name: &str, role: u32) -> String {
         assert!(begun.elapsed() < START_MAX, "no token for {name}: {answer}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    listener.local_addr().expect("bound").port()
 }
 
 fn unleash() -> PathBuf {

@@ -8,6 +8,8 @@ use weir::flag::{
 };
 
 use crate::server::{ENVIRONMENT, Server, server};
+use crate::store_plans::author;
+pub use crate::store_plans::{plan, stored as shown};
 
 /// Held for reading by tests that need the server well, for writing by those that make it ill.
 pub static WELL: RwLock<()> = RwLock::const_new(());
@@ -66,13 +68,6 @@ pub fn store(url: &str, prefix: &str, token: &str, sdk: Option<&str>) -> Unleash
     Unleash::new(url, token, place, sdk, Settings::default()).expect("a loopback address")
 }
 
-pub fn plan(table: &FlagTable, words: &[&str]) -> Plan {
-    let changes = flag::wanted(words).expect("real flags and values");
-    let (reason, request_id) = (Some("storm".to_owned()), "id-1".to_owned());
-    let terms = Terms { reason, ttl_s: None, request_id };
-    flag::plan("t", table, &changes, &Evidence::default(), terms).expect("a plan")
-}
-
 pub fn dropping(table: &FlagTable, key: &str) -> Plan {
     let changes = [flag::Change { key: key.to_owned(), to: None }];
     let (reason, request_id) = (Some("calm".to_owned()), "id-2".to_owned());
@@ -81,7 +76,7 @@ pub fn dropping(table: &FlagTable, key: &str) -> Plan {
 }
 
 pub fn alice() -> Author {
-    Author { actor: "alice".to_owned(), incident: None, anchor: None }
+    author("alice")
 }
 
 pub async fn table(store: &dyn Store) -> FlagTable {
@@ -92,10 +87,6 @@ pub async fn table(store: &dyn Store) -> FlagTable {
 pub async fn set(store: &dyn Store, words: &[&str]) -> Outcome {
     let plan = plan(&table(store).await, words);
     store.apply(&plan, &alice()).await
-}
-
-pub fn shown(table: &FlagTable, key: &str) -> String {
-    table.get(key).expect("in the table").stored().to_string()
 }
 
 #[track_caller]

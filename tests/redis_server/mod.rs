@@ -1,19 +1,18 @@
 //! A real Redis on a free loopback port, that can be stopped, killed and started again.
 
+#[path = "../local_process/mod.rs"]
+mod local_process;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// The longest that a server may take to start.
-const START_MAX: Duration = Duration::from_secs(20);
+use local_process::{LocalProcess, START_MAX, free_port, wait_until};
 
 /// The server; killed when dropped.
 pub struct RedisServer {
     address: SocketAddr,
-    child: Child,
+    process: LocalProcess,
     data: tempfile::TempDir,
 }
 
@@ -21,11 +20,9 @@ impl RedisServer {
     /// An empty server that answers.
     pub fn start() -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = listener.local_addr().expect("bound");
-        drop(listener);
-        let child = spawn(address, &data);
-        let server = Self { address, child, data };
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let process = spawn(address, &data);
+        let server = Self { address, process, data };
         server.wait();
         server
     }
@@ -37,22 +34,21 @@ impl RedisServer {
 
     /// Every connection stays open, nothing answers.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        self.process.freeze();
     }
 
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.process.thaw();
     }
 
     /// Without a word, as by the kernel; what it knew is lost.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 
     /// Anew, at the same address, knowing nothing.
     pub fn restart(&mut self) {
-        self.child = spawn(self.address, &self.data);
+        self.process = spawn(self.address, &self.data);
         self.wait();
     }
 
@@ -67,34 +63,17 @@ impl RedisServer {
     }
 
     fn wait(&self) {
-        let begun = Instant::now();
-        while !self.ask("PING").is_ok_and(|answer| answer.starts_with("+PONG")) {
-            assert!(begun.elapsed() < START_MAX, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
-        kill_process(id, signal).expect("our own child");
+        wait_until("redis-server", || {
+            self.ask("PING").is_ok_and(|answer| answer.starts_with("+PONG"))
+        });
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn spawn(address: SocketAddr, data: &tempfile::TempDir) -> Child {
-    Command::new("redis-server")
+fn spawn(address: SocketAddr, data: &tempfile::TempDir) -> LocalProcess {
+    let mut command = Command::new("redis-server");
+    command
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
         .args(["--save", "", "--appendonly", "no", "--dir"])
-        .arg(data.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!("this test runs redis-server: {error}; install the redis-server package")
-        })
+        .arg(data.path());
+    LocalProcess::start(&mut command, "redis-server")
 }

@@ -11,7 +11,7 @@ fn at(seconds: f64) -> Mono {
 
 fn faults(breaker: &mut Breaker, times: u32, now: Mono) {
     for _ in 0..times {
-        breaker.failed(now);
+        breaker.failed(0, now);
     }
 }
 
@@ -32,7 +32,7 @@ fn so_many_faults_in_a_row_open_it_and_no_fewer() {
         breaker.succeeded(at(1.0));
         faults(&mut breaker, faults_in_row - 1, at(1.0));
         assert_eq!(breaker.state(at(1.0)), State::Closed, "a success breaks the row");
-        breaker.failed(at(1.0));
+        breaker.failed(0, at(1.0));
         assert_eq!(breaker.state(at(1.0)), State::Open { until: at(3.0) });
         assert_eq!(breaker.reason(), Some(OpenReason::FaultsInRow));
     }
@@ -54,7 +54,7 @@ fn a_row_that_chance_explains_does_not_open_it() {
     // Hardly any failed before: five are none of chance's.
     let mut breaker = Breaker::new(Mono::START);
     (0..200).for_each(|_| breaker.succeeded(at(1.0)));
-    breaker.failed(at(1.0));
+    breaker.failed(0, at(1.0));
     breaker.succeeded(at(1.0));
     faults(&mut breaker, 5, at(1.0));
     assert_eq!(breaker.reason(), Some(OpenReason::FaultsInRow));
@@ -107,7 +107,7 @@ fn a_failed_probe_doubles_the_wait_up_to_the_longest() {
     let mut now = at(3.0);
     for wait_s in [4.0, 8.0, 16.0, 30.0, 30.0] {
         breaker.started(now);
-        breaker.failed(now);
+        breaker.failed(0, now);
         let until = now + Duration::from_secs_f64(wait_s);
         assert_eq!(breaker.permits(now), Err(until));
         assert_eq!(breaker.reason(), Some(OpenReason::ProbeFailed));

@@ -1,6 +1,7 @@
 //! What the verdict's plan would still change, so that nothing is offered that is in force already.
 
-use crate::admission::{Direction, FlagValue, NamedPlan, PLANS, flag};
+use crate::admission::{FlagValue, NamedPlan, PLANS};
+use crate::flag::left_of;
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::{Model, State};
 
@@ -99,10 +100,7 @@ impl Model {
     /// The plan that this flip is a part of, where more of that plan is left to do.
     #[must_use]
     pub fn plan_with(&self, key: &str, to: &FlagValue) -> Option<Offer> {
-        let is_it = |(flag_key, value): &(&str, &str)| {
-            *flag_key == key && flag(key).and_then(|def| def.parse(value)).as_ref() == Ok(to)
-        };
-        let plan = PLANS.iter().find(|plan| plan.changes.iter().any(is_it))?;
+        let plan = PLANS.iter().find(|plan| plan.sets(key, to))?;
         self.offer_of(plan.name).filter(|offer| offer.left.is_some_and(|left| left > 1))
     }
 
@@ -110,16 +108,8 @@ impl Model {
     #[must_use]
     pub fn offer_of(&self, name: &str) -> Option<Offer> {
         let plan = PLANS.iter().find(|plan| plan.name == name)?;
-        let left = self.flags.table.as_ref().map(|table| {
-            let is_as_safe = |key: &str, value: &str| {
-                let found = flag(key).and_then(|def| Ok((def, def.parse(value)?)));
-                let stored = table.get(key).map(|flag| (&flag.base, flag.stored()));
-                found.ok().zip(stored).is_some_and(|((def, to), (base, stored))| {
-                    *stored == to || def.direction(base, stored, &to) == Direction::Riskier
-                })
-            };
-            plan.changes.iter().filter(|(key, value)| !is_as_safe(key, value)).count()
-        });
+        let table = self.flags.table.as_ref();
+        let left = table.and_then(|table| left_of(plan, table).ok()).map(|left| left.len());
         Some(Offer { plan, left })
     }
 }

@@ -49,15 +49,32 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
         (_, State::Contained) => spans.extend(contained(model, look)),
         (_, State::Incident) => spans.extend(incident(model, look, width)),
     }
-    if model.read_only {
-        spans.push(Span::styled("  READ-ONLY", look.style(Role::Accent)));
-    }
+    let read_only = if model.read_only { "  READ-ONLY" } else { "" };
+    let mut spans = fitted(spans, width.saturating_sub(read_only.len()), look);
+    spans.push(Span::styled(read_only, look.style(Role::Accent)));
     let used: usize = spans.iter().map(Span::width).sum();
     let title = format!("   {}", model.title);
     if used + title.chars().count() <= width {
         spans.push(Span::styled(title, dim));
     }
     Line::from(spans)
+}
+
+/// The words up to a width, with a sign where they go on.
+fn fitted(spans: Vec<Span<'static>>, width: usize, look: &Appearance) -> Vec<Span<'static>> {
+    let mut left = width;
+    let mut fitted = Vec::new();
+    for span in spans {
+        let cells = span.width();
+        if cells > left {
+            let text = cut_words(&span.content, left, look.glyphs.ellipsis);
+            fitted.push(Span::styled(text, span.style));
+            break;
+        }
+        left -= cells;
+        fitted.push(span);
+    }
+    fitted
 }
 
 fn key(text: &'static str, look: &Appearance) -> Span<'static> {
@@ -126,13 +143,12 @@ fn calm(model: &Model) -> String {
     let flags = model.flags.table.as_ref().map_or(&[][..], |table| &table.flags);
     let mut flipped = flags.iter().filter(|flag| flag.stored() != &flag.base);
     let Some(first) = flipped.next() else { return "nothing to do".to_owned() };
-    let until =
-        first.expires.map_or_else(String::new, |at| format!(" until {}", clock(at, model.zone)));
+    let until = until(model).map_or_else(String::new, |text| format!("; {text}"));
     let more = match flipped.count() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("nothing now; flips are in place: {} = {}{until}{more} (f)", first.key, first.stored())
+    format!("nothing now; flips are in place: {} = {}{more} (f){until}", first.key, first.stored())
 }
 
 /// Shedding is what the gate is for. What is worth a flip: a cause that is still there beside it, and a
@@ -178,7 +194,8 @@ fn held(
         .map(|cause| cause.lasting.clone())
         .filter(|lasting| !lasting.is_empty());
     let for_good = lasting.unwrap_or_else(|| "find what began it (d, l)".to_owned());
-    let mut spans: Vec<_> = until(model).map(Span::raw).into_iter().collect();
+    let timer = until(model).map(|text| Span::raw(format!("{text}; ")));
+    let mut spans: Vec<_> = timer.into_iter().collect();
     spans.push(Span::raw("for good: "));
     spans.push(Span::styled(for_good, look.style(Role::Strong)));
     spans
@@ -196,7 +213,7 @@ fn until(model: &Model) -> Option<String> {
     let timed = flags.iter().filter(|flag| flag.expires.is_some());
     let next = timed.filter(reverts).min_by_key(|flag| flag.expires)?;
     let at = clock(next.expires?, model.zone);
-    Some(format!("{} = {} again at {at}; ", next.key, next.base))
+    Some(format!("{} = {} again at {at}", next.key, next.base))
 }
 
 /// The last line of a diagnosis.
@@ -265,7 +282,6 @@ pub fn of_diagnosis(
             }
         },
     };
-    let used: usize = spans.iter().map(Span::width).sum();
-    spans.push(Span::raw(cut_words(&text, width.saturating_sub(used), look.glyphs.ellipsis)));
-    Line::from(spans)
+    spans.push(Span::raw(text));
+    Line::from(fitted(spans, width, look))
 }

@@ -154,21 +154,23 @@ fn calm(model: &Model) -> String {
 /// Shedding is what the gate is for. What is worth a flip: a cause that is still there beside it, and a
 /// queue that stands too long.
 fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
-    let open = |flip: &FirstFlip, why: String| {
+    // The keys stand before the reason: a narrow line loses its end.
+    let open = |flip: &FirstFlip, state: String, why: String| {
         let flip = Span::styled(format!("{} = {}", flip.key, flip.to), look.style(Role::Strong));
         vec![
-            Span::raw(format!("{why}: ")),
-            flip,
-            Span::raw(" ("),
+            Span::raw(format!("{state}; ")),
             key("d, Enter", look),
-            Span::raw(")"),
+            Span::raw(": "),
+            flip,
+            Span::raw(why),
         ]
     };
     match model.contained_flip() {
-        Some((Some(cause), flip)) => open(&flip, format!("{cause} is still there")),
+        Some((Some(cause), flip)) => open(&flip, format!("{cause} is still there"), String::new()),
         Some((None, flip)) => {
-            let p95 = model.number("latency_p95_s").map_or_else(String::new, seconds);
-            open(&flip, format!("shedding is intended, p95 {p95}; to refuse sooner"))
+            let p95 = model.number("latency_p95_s");
+            let why = p95.map_or_else(String::new, |p95| format!(" against p95 {}", seconds(p95)));
+            open(&flip, "shedding is intended".to_owned(), why)
         }
         None => {
             let text =

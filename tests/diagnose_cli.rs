@@ -58,6 +58,44 @@ fn json_lines_give_a_line_each_in_order() {
 }
 
 #[test]
+fn what_signals_prints_and_a_gateway_answers_is_diagnosed_too() {
+    let plain: Json = serde_json::from_str(STORM).expect("an object");
+    let rows: serde_json::Map<String, Json> = plain
+        .as_object()
+        .expect("an object")
+        .iter()
+        .filter(|(name, _)| *name != "window_s")
+        .map(|(name, value)| {
+            let row = serde_json::json!({
+                "value": value, "quality": "exact", "source": "gw-a", "age_s": 1.0, "note": null,
+            });
+            (name.clone(), row)
+        })
+        .collect();
+    let printed = serde_json::json!({
+        "scope": "openai/acct-1", "window_s": 60.0, "signals": rows,
+        "absent": [{ "name": "reset_s", "why": "the provider sends no reset" }],
+    });
+    let mut answered = printed.clone();
+    answered["absent"] = serde_json::json!({ "reset_s": "the provider sends no reset" });
+    let answered = serde_json::json!({ "scopes": [answered] });
+    for document in [printed.to_string(), answered.to_string()] {
+        let output = weir(&["diagnose", "--snapshot", "-", "--json"], &document);
+        assert_eq!(output.status.code(), Some(10), "{}", String::from_utf8_lossy(&output.stderr));
+        let verdict: Json = serde_json::from_slice(&output.stdout).expect("one document");
+        assert_eq!(verdict["cause"], "nested-retries");
+        assert_eq!(verdict["scope"], "openai/acct-1");
+        let evidence = verdict["evidence"].as_array().expect("a list");
+        assert!(evidence.iter().any(|one| one["source"] == "gw-a"), "{evidence:?}");
+    }
+    let half = printed.to_string().replacen("\"quality\":\"exact\"", "\"quality\":7", 1);
+    let output = weir(&["diagnose", "--snapshot", "-"], &half);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("-:1: `signals`: ") && words.contains("weir signals --json"), "{words}");
+}
+
+#[test]
 fn people_read_the_verdict_first() {
     let output = weir(&["diagnose", "--snapshot", "-"], STORM);
     let text = String::from_utf8(output.stdout).expect("text");

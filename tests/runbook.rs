@@ -212,7 +212,33 @@ fn flips_stay_within_their_bounds() {
         "WRB037",
         "cut-retries",
     );
+    check("[undo]\nset      = 1\n", "[undo]\nset      = 2\n", "WRB038", "recover");
     check("reviewed     = 2026-11-01", "reviewed = 2026-01-01", "WRB040", "reviewed");
+    check("reviewed     = 2026-11-01", "reviewed = 2099-01-01", "WRB040", "reviewed");
+}
+
+#[test]
+fn a_timer_leaves_time_to_look() {
+    check("ttl      = \"30m\"", "ttl = \"0s\"", "WRB039", "cut-retries");
+    check("ttl      = \"30m\"", "ttl = \"25h\"", "WRB039", "cut-retries");
+    check("ttl      = \"30m\"", "ttl = \"1m\"", "WRB039", "cut-retries");
+}
+
+#[test]
+fn a_threshold_can_be_passed_and_missed() {
+    let spare = |predicate: &str| {
+        check("[evidence]", &format!("[evidence]\nspare = \"{predicate}\""), "WRB018", "spare");
+    };
+    for predicate in [
+        "tpm_headroom > 5",
+        "tpm_headroom < 500%",
+        "queue_oldest_age_s < 0",
+        "provider_429_rps > -1",
+        "latency_p95_s > 5%",
+        "error_codes matching /a/ > 100%",
+    ] {
+        spare(predicate);
+    }
 }
 
 #[test]
@@ -268,6 +294,10 @@ fn a_directory_adds_and_replaces_runbooks() {
     let library = runbook::load_dir(dir.path()).expect("both load");
     assert!(library.book("llm-tpm-exhausted").is_some());
     assert_eq!(library.book("healthy").map(|book| book.title.as_str()), Some("All is well"));
+    write("unfit.runbook.md", &EXAMPLE.replacen("direction = \"safe\"", "direction = \"unsafe\"", 1));
+    let words = runbook::load_dir(dir.path()).expect_err("one is unfit").to_string();
+    assert!(words.contains("unfit.runbook.md:") && words.contains("error WRB037"), "{words}");
+    std::fs::remove_file(dir.path().join("unfit.runbook.md")).expect("it was written");
     write("broken.runbook.md", "# nothing");
     let words = runbook::load_dir(dir.path()).expect_err("one is broken").to_string();
     assert!(words.contains("broken.runbook.md:1: error WRB001"), "{words}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use color_eyre::eyre::{Context, Result, bail, eyre};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::diagnose_text::in_words;
 use super::scrape::duration;
@@ -17,9 +17,10 @@ use crate::diagnosis::{
     Diagnoser, Explanation, Facts, HEALTHY, INSUFFICIENT, Library, Owners, Verdict, explain,
     explanation_to_json, judge_once, snapshot_from_json, verdict_to_json, worst_first,
 };
+use crate::flag::wire::SnapshotBody;
 use crate::incident::recording::Replay;
 use crate::runbook;
-use crate::signal::Snapshot;
+use crate::signal::{Snapshot, definition};
 
 /// Largest input in bytes.
 const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
@@ -43,7 +44,8 @@ pub struct Args {
         requires = "config"
     )]
     pub span: Duration,
-    /// One JSON object or JSON Lines with the keys of the signal catalogue; `-` is stdin
+    /// One JSON object or JSON Lines with the keys of the signal catalogue, or what `weir signals --json`
+    /// or a gateway's `/admin/v1/snapshot` says; `-` is stdin
     #[arg(
         long,
         value_name = "FILE",
@@ -250,11 +252,42 @@ fn spans_lines(text: &str) -> bool {
     lines.next().is_some() && first.is_some_and(|first| first.is_err_and(|error| error.is_eof()))
 }
 
+/// The snapshots of one object: signals by name; one that `weir signals --json` printed; or the answer
+/// of a gateway's `/admin/v1/snapshot`, with one a scope.
+fn told(
+    mut object: Map<String, Json>,
+    name: &str,
+    line: usize,
+) -> Result<Vec<(Snapshot, Vec<String>)>> {
+    let bodies = match (object.remove("scopes"), object.contains_key("signals")) {
+        (Some(Json::Array(scopes)), _) => scopes,
+        (_, true) => vec![Json::Object(object)],
+        _ => return Ok(vec![snapshot_from_json(&object, name)]),
+    };
+    let one = |mut body: Json| {
+        // A list there, for the reader's eye; a table on the wire.
+        if let Some(Json::Array(rows)) = body.get("absent") {
+            let row = |row: &Json| Some((row["name"].as_str()?.to_owned(), row["why"].clone()));
+            body["absent"] = Json::Object(rows.iter().filter_map(row).collect());
+        }
+        let body: SnapshotBody = serde_json::from_value(body).map_err(|error| {
+            let remedy = "give it as `weir signals --json` or /admin/v1/snapshot writes it";
+            eyre!("{name}:{line}: `signals`: {error}; {remedy}")
+        })?;
+        let mut snapshot = Snapshot::from(body);
+        let strangers: Vec<String> =
+            snapshot.signals.keys().filter(|key| definition(key).is_none()).cloned().collect();
+        snapshot.signals.retain(|key, _| definition(key).is_some());
+        Ok((snapshot, strangers))
+    };
+    bodies.into_iter().map(one).collect()
+}
+
 /// One object, or one object a line.
 fn parse(text: &str, name: &str) -> Result<Vec<(Snapshot, Vec<String>)>> {
     let text = text.trim_start_matches('\u{feff}');
     match serde_json::from_str(text) {
-        Ok(Json::Object(object)) => return Ok(vec![snapshot_from_json(&object, name)]),
+        Ok(Json::Object(object)) => return told(object, name, 1),
         // An object over several lines: the place of its mistake is not that of a line's end.
         Err(error) if spans_lines(text) => {
             bail!("{name}:{}: {error}; write one JSON object, or one a line", error.line())
@@ -268,7 +301,7 @@ fn parse(text: &str, name: &str) -> Result<Vec<(Snapshot, Vec<String>)>> {
         let Json::Object(object) = json else {
             bail!("{name}:{number}: not an object; write signals as {{\"attempts_rps\": 3}}");
         };
-        snapshots.push(snapshot_from_json(&object, name));
+        snapshots.extend(told(object, name, number)?);
     }
     if snapshots.is_empty() {
         bail!("{name}: there is no snapshot in it; write one JSON object, or one a line");

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use crate::signal::{Quality, Reading, Snapshot, Unit, Value, definition};
 
+use super::balance;
+
 /// A snapshot with what follows from it, and what had to be corrected.
 #[derive(Clone, Debug, Default)]
 pub struct Completed {
@@ -63,6 +65,7 @@ const RULES: &[Rule] = &[
     rule("provider_5xx_share", Formula::Share, &["provider_5xx_other_rps", "attempts_rps"]),
     rule("provider_4xx_share", Formula::Share, &["provider_4xx_other_rps", "attempts_rps"]),
     rule("timeout_share", Formula::Share, &["timeout_rps", "attempts_rps"]),
+    rule("aux_share", Formula::Share, &["aux_rps", "attempts_rps"]),
     rule("gate_refused_share", Formula::Share, &["gate_refused_rps", "offered_rps"]),
     rule("tpm_demand_ratio", Formula::PerMinute, &["originals_rps", "tokens_per_request", "tpm_limit"]),
     rule("rpm_demand_ratio", Formula::PerMinute, &["originals_rps", "quota_units_per_request", "rpm_limit"]),
@@ -79,6 +82,7 @@ const NEUTRAL: &[(&str, f64)] = &[("quota_units_per_request", 1.0)];
 pub fn complete(snapshot: &Snapshot) -> Completed {
     let mut done = Completed { snapshot: snapshot.clone(), notes: Vec::new() };
     clamp(&mut done);
+    balance::distrust(&mut done.snapshot, &mut done.notes);
     for rule in RULES {
         if done.snapshot.get(rule.name).is_none() {
             derive(&mut done.snapshot, rule);
@@ -137,8 +141,17 @@ const FROM_RECORDS: &[(&str, &str)] = &[
 /// A share above 1 by less than this is clamped without a word.
 const CLAMP_TOLD_FROM: f64 = 0.02;
 
-fn is_share(name: &str) -> bool {
+/// Whether the signal of this name lies between 0 and 1.
+#[must_use]
+pub fn is_share(name: &str) -> bool {
     name.ends_with("_share") || name.ends_with("headroom")
+}
+
+/// Whether the signal of this name can be below zero.
+#[must_use]
+pub fn is_signed(name: &str) -> bool {
+    definition(name).is_some_and(|def| matches!(def.unit, Unit::Percent | Unit::Usd))
+        || name == "reset_time_drift_s"
 }
 
 fn clamp(done: &mut Completed) {
@@ -162,10 +175,7 @@ fn clamp(done: &mut Completed) {
             return false;
         }
         let highest = if is_share(name) { 1.0 } else { f64::MAX };
-        let signed = definition(name)
-            .is_some_and(|def| matches!(def.unit, Unit::Percent | Unit::Usd))
-            || name == "reset_time_drift_s";
-        let lowest = if signed { f64::MIN } else { 0.0 };
+        let lowest = if is_signed(name) { f64::MIN } else { 0.0 };
         let clamped = number.clamp(lowest, highest);
         if (clamped - number).abs() > 1e-9 {
             // Two counters of one scrape are a moment apart; that much is no news.

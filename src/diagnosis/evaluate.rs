@@ -167,6 +167,16 @@ fn look(predicate: &Predicate, readings: &dyn Readings) -> Look {
                 Err(gap) => unknown(gap, None, None),
             }
         }
+        Test::Known { path } => match readings.value(path) {
+            Ok(read) => Look {
+                value: read.value.as_number(),
+                threshold: None,
+                outcome: Ok((true, true)),
+                meta: Some(bare(read)),
+                remark: None,
+            },
+            Err(gap) => unknown(gap, None, None),
+        },
         Test::Codes { patterns, op, share } => match readings.value("error_codes") {
             Ok(read) => {
                 let Value::Map(codes) = &read.value else {

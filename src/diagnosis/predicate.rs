@@ -4,6 +4,7 @@
 //! predicate  = test ["for" duration] ["clear" number]
 //! test       = operand ("<" | ">") (number ["%"] | operand ["*" number])
 //!            | path "is" ["not"] word
+//!            | path "is" "known"
 //!            | "error_codes" "matching" "/" pattern "|" pattern ... "/" ("<" | ">") number ["%"]
 //!            | path ("rising" | "falling") duration
 //!            | path ("rose" | "fell") "before" path ["rose" | "fell"]
@@ -16,7 +17,8 @@
 //! names a code, or one `:`-part of a code, with `*` for anything; the number is the share among
 //! the provider's codes, or among our gate's when the patterns begin with `gate:`. A trend and an
 //! order of onset have no bound, so `for` may follow but `clear` may not; the second signal of an
-//! order `rose` when nothing else is written.
+//! order `rose` when nothing else is written. `is known` is true or unknown, never false: for what
+//! may only be concluded where a source counts a signal at all.
 //!
 //! Only text and structure here: what a signal reads is `evaluate`'s business.
 
@@ -161,6 +163,11 @@ pub enum Test {
         /// `is not`.
         negated: bool,
     },
+    /// A source gives the signal, whatever it reads.
+    Known {
+        /// Its path.
+        path: String,
+    },
     /// The share of refusals whose code matches.
     Codes {
         /// The patterns.
@@ -267,6 +274,7 @@ impl Predicate {
             }
             Test::Compare { left: Operand { signal, .. }, .. }
             | Test::Is { path: signal, .. }
+            | Test::Known { path: signal }
             | Test::Trend { signal, .. } => (Some(signal), None),
             Test::Order { first, then } => (Some(&first.signal), Some(&then.signal)),
             Test::Codes { .. } => (None, None),
@@ -285,7 +293,7 @@ impl Predicate {
                 Op::Above => clear <= *bound,
             },
             Test::Compare { .. } => true,
-            Test::Is { .. } | Test::Trend { .. } | Test::Order { .. } => false,
+            Test::Is { .. } | Test::Known { .. } | Test::Trend { .. } | Test::Order { .. } => false,
         }
     }
 }

@@ -2,18 +2,20 @@
 //! nothing and never lets a file approve itself.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use chrono::NaiveDate;
 
 use crate::admission::{FlagValue, Kind, PLANS, Safe, flag};
 use crate::diagnosis::{
-    Action, Book, Goto, Library, LibraryError, Node, Step, TRIAGE, UNDO, evidence_names,
+    Action, Book, Bound, Goto, Library, LibraryError, Node, Op, Step, TRIAGE, Test, UNDO,
+    evidence_names, is_share, is_signed,
 };
 use crate::signal::{Unit, definition};
 
 use super::exits::exits;
 use super::format::Bounds;
-use super::problem::{Findings, Problem};
+use super::problem::{Findings, Problem, Severity};
 use super::read::flag_value;
 use super::sheet::Sheet;
 
@@ -21,23 +23,39 @@ use super::sheet::Sheet;
 #[must_use]
 pub fn lint(sheet: &Sheet, library: &Library, today: NaiveDate) -> Vec<Problem> {
     let mut findings = Findings::new(&sheet.file);
-    signals(sheet, &mut findings);
-    evidence(sheet, library, &mut findings);
-    targets(sheet, library, &mut findings);
-    unreachable(sheet, &mut findings);
-    exits(&sheet.book, &mut findings);
-    for node in &sheet.book.nodes {
-        if let Step::Action(action) = &node.step {
-            flags_of(sheet, node, action, &mut findings);
-            guard_rails(node, action, &mut findings);
-        }
-    }
-    plan(sheet, &mut findings);
-    readings(sheet, &mut findings);
-    feeds(sheet, library, &mut findings);
-    asked_at(sheet, library, &mut findings);
+    judge(sheet, library, &mut findings);
     review(sheet, today, &mut findings);
     findings.found
+}
+
+/// What keeps a sheet from being used beside `library`: the errors of [`lint`], none of which depends
+/// on the day.
+#[must_use]
+pub fn faults(sheet: &Sheet, library: &Library) -> Vec<Problem> {
+    let mut findings = Findings::new(&sheet.file);
+    judge(sheet, library, &mut findings);
+    findings.found.retain(|problem| problem.severity == Severity::Error);
+    findings.found
+}
+
+fn judge(sheet: &Sheet, library: &Library, findings: &mut Findings<'_>) {
+    signals(sheet, findings);
+    thresholds(sheet, findings);
+    evidence(sheet, library, findings);
+    targets(sheet, library, findings);
+    unreachable(sheet, findings);
+    exits(&sheet.book, findings);
+    for node in &sheet.book.nodes {
+        if let Step::Action(action) = &node.step {
+            flags_of(sheet, node, action, findings);
+            guard_rails(node, action, findings);
+            times(node, action, findings);
+        }
+    }
+    plan(sheet, findings);
+    readings(sheet, findings);
+    feeds(sheet, library, findings);
+    asked_at(sheet, library, findings);
 }
 
 fn signals(sheet: &Sheet, findings: &mut Findings<'_>) {
@@ -69,6 +87,45 @@ fn signals(sheet: &Sheet, findings: &mut Findings<'_>) {
     for (name, line) in &sheet.previews {
         if definition(name).is_none() {
             findings.error("WRB011", *line, name, "no such signal", remedy);
+        }
+    }
+}
+
+/// A comparison that comes out the same whatever a source says is no evidence.
+fn thresholds(sheet: &Sheet, findings: &mut Findings<'_>) {
+    for (name, predicate) in &sheet.book.evidence {
+        let line = sheet.evidence_lines.get(name).copied().unwrap_or(1);
+        let mut wrong = |what: String, remedy: &str| {
+            findings.error("WRB018", line, name, what, remedy);
+        };
+        let (signal, op, number) = match &predicate.test {
+            Test::Compare { left, op, bound: Bound::Fixed(number) } => (&*left.signal, *op, *number),
+            Test::Codes { op, share, .. } => ("the share of a code", *op, *share),
+            _ => continue,
+        };
+        let root = signal.split('.').next().unwrap_or(signal);
+        let unit = definition(root).map(|known| known.unit);
+        let is_share = unit.is_none() || is_share(signal);
+        let in_percent = predicate.text.contains('%');
+        let is_ratio = is_share || matches!(unit, Some(Unit::Ratio | Unit::Record));
+        let always = match op {
+            Op::Above if number < 0.0 && !is_signed(root) => Some(true),
+            Op::Below if number <= 0.0 && !is_signed(root) => Some(false),
+            Op::Above if number >= 1.0 && is_share => Some(false),
+            Op::Below if number > 1.0 && is_share => Some(true),
+            _ => None,
+        };
+        if in_percent && !is_ratio {
+            let unit = unit.map_or("no unit", Unit::word);
+            wrong(format!("`{signal}` is no ratio: {unit}"), "write the number in that unit");
+        } else if let Some(always) = always {
+            let what = format!("`{signal}` makes this {always} whatever it reads");
+            let remedy = if is_share && number.abs() >= 1.0 {
+                "a share lies between 0 and 1; write `5%` or `0.05`"
+            } else {
+                "nothing is below zero; to ask whether there is a reading write `is known`"
+            };
+            wrong(what, remedy);
         }
     }
 }
@@ -238,8 +295,29 @@ fn guard_rails(node: &Node, action: &Action, findings: &mut Findings<'_>) {
             rail("WRB035", "an unsafe flip has no interlock", "add needs = { \"FLAG\" = VALUE }");
         }
     }
+    if action.undo.as_ref().is_some_and(|undo| undo.set == action.set) {
+        rail("WRB038", "the undo sets what the flip has set", "write the value from before the flip");
+    }
     if is_safe_end(&action.flag, &action.set) == Some(!action.safe) {
         rail("WRB037", "the direction contradicts the flag's safe end", "turn `direction` round");
+    }
+}
+
+/// Longest time that a flip may be left to its timer.
+const TTL_MAX: Duration = Duration::from_hours(24);
+
+fn times(node: &Node, action: &Action, findings: &mut Findings<'_>) {
+    let mut wrong = |key: &str, what: &str, remedy: &str| {
+        findings.error("WRB039", node.line, key, what, remedy);
+    };
+    if action.ttl.is_zero() || action.ttl > TTL_MAX {
+        wrong("ttl", "the timer ends at once, or later than in a day", "write such as `30m`");
+    }
+    if action.verify_within.is_zero() {
+        wrong("verify_within", "nothing can be seen in no time", "write such as `2m`");
+    } else if action.verify_within > action.ttl {
+        let remedy = "let the timer last longer than the look at what the flip did";
+        wrong("verify_within", "the timer ends before the flip has been verified", remedy);
     }
 }
 
@@ -329,9 +407,13 @@ fn review(sheet: &Sheet, today: NaiveDate, findings: &mut Findings<'_>) {
     let Some(reviewed) = sheet.reviewed else { return };
     let days = sheet.review_every.as_secs() / 86_400;
     let due = reviewed.checked_add_days(chrono::Days::new(days));
-    if due.is_some_and(|due| due < today) {
-        let what = format!("last reviewed on {reviewed}, every {days} days");
-        let remedy = "read it against the system as it is, then move the date";
-        findings.warning("WRB040", sheet.reviewed_line, "reviewed", what, remedy);
-    }
+    let what = if reviewed > today {
+        format!("reviewed on {reviewed}, which is still to come")
+    } else if due.is_none_or(|due| due < today) {
+        format!("last reviewed on {reviewed}, every {days} days")
+    } else {
+        return;
+    };
+    let remedy = "read it against the system as it is, then write the date of that day";
+    findings.warning("WRB040", sheet.reviewed_line, "reviewed", what, remedy);
 }

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::diagnosis::{Book, Library, LibraryError};
 
+use super::lint::faults;
 use super::problem::{Problem, Severity};
 use super::read::{MAX_FILE_BYTES, read};
 use super::sheet::Sheet;
@@ -101,11 +102,15 @@ pub fn embedded() -> Arc<Library> {
 /// The shipped runbooks with those of `dir` beside them; the same id replaces.
 ///
 /// # Errors
-/// [`LoadError`] names file, line, key and remedy.
+/// [`LoadError`] names file, line, key and remedy: of what cannot be read, and of what the linter
+/// calls an error, for nobody offers a flip from a runbook that is not fit.
 pub fn load_dir(dir: &Path) -> Result<Arc<Library>, LoadError> {
     let own = files_of(dir)?;
-    let own = own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    Ok(Arc::new(assemble(SHIPPED.iter().copied().chain(own))?))
+    let own = || own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let library = assemble(SHIPPED.iter().copied().chain(own()))?;
+    let (sheets, _) = read_all(own());
+    let unfit: Vec<Problem> = sheets.iter().flat_map(|sheet| faults(sheet, &library)).collect();
+    if unfit.is_empty() { Ok(Arc::new(library)) } else { Err(LoadError::Bad(unfit)) }
 }
 
 /// Name and text of every runbook file of a directory, by name.

@@ -10,6 +10,9 @@ use super::{
     Test, Window,
 };
 
+/// The word that asks whether there is a reading.
+const KNOWN: &str = "known";
+
 pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
@@ -182,9 +185,18 @@ impl<'a> Parser<'a> {
         self.take_word("is");
         let negated = self.take_word("not");
         self.skip_space();
+        let start = self.at;
         let word = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
         if word.is_empty() {
             return self.fail("a word is missing", "write what it should be, as in `is open`");
+        }
+        if word == KNOWN {
+            if negated {
+                self.at = start;
+                let remedy = "write `is known`; what it stands in is unknown then";
+                return self.fail("what is not known makes nothing true", remedy);
+            }
+            return Ok(Test::Known { path });
         }
         Ok(Test::Is { path, word: word.to_owned(), negated })
     }

@@ -38,6 +38,8 @@ fn words_and_codes_are_read() {
     let is = parse("breaker.state is not half_open");
     assert_eq!(is.signals(), ["breaker"]);
     assert!(matches!(is.test, Test::Is { negated: true, .. }));
+    let known = parse("limiter_store.p95_s is known for 3s");
+    assert_eq!(known.test, Test::Known { path: "limiter_store.p95_s".to_owned() });
     let codes = parse("error_codes matching /insufficient_quota|billing*/ > 50% for 3s");
     assert!(matches!(codes.test, Test::Codes { share, .. } if (share - 0.5).abs() < 1e-9));
 }
@@ -86,6 +88,8 @@ fn errors_name_the_column_and_the_remedy() {
     check("amplification > amplification[5m]@1h", 17, "within the last 61 minutes");
     check("breaker.state[1m] is open", 1, "alone");
     check("error_codes@1h matching /a/ > 1", 1, "alone");
+    check("gate_429_rps is not known", 21, "`is known`");
+    check("gate_429_rps[1m] is known", 1, "alone");
     check("amplification > 3 clear 1 for 3s", 27, "may follow");
     check("amplification matching /a/ > 1", 15, "error_codes");
     check("error_codes matching /gate:a|b/ > 1", 31, "all begin with");

@@ -60,6 +60,7 @@ impl Asked {
                 let not = if negated { "not " } else { "" };
                 (format!("{path} is {not}{word}"), None)
             }
+            Test::Known { path } => (format!("{path} is known"), None),
             Test::Trend { signal, way, span: over } => {
                 (format!("{signal} {} {}", way.moving(), span(over.as_secs_f64())), None)
             }

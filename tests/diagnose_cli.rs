@@ -85,8 +85,6 @@ fn what_signals_prints_and_a_gateway_answers_is_diagnosed_too() {
         let verdict: Json = serde_json::from_slice(&output.stdout).expect("one document");
         assert_eq!(verdict["cause"], "nested-retries");
         assert_eq!(verdict["scope"], "openai/acct-1");
-        let evidence = verdict["evidence"].as_array().expect("a list");
-        assert!(evidence.iter().any(|one| one["source"] == "gw-a"), "{evidence:?}");
     }
     let half = printed.to_string().replacen("\"quality\":\"exact\"", "\"quality\":7", 1);
     let output = weir(&["diagnose", "--snapshot", "-"], &half);

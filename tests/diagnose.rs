@@ -180,11 +180,8 @@ fn one_counter_for_429_and_503_confirms_no_wrong_cause() {
     let provider = ["provider_429_rps", "provider_503_rps"];
     let gate = ["gate_429_rps", "gate_503_rps"];
     let all = [provider, gate].concat();
-    let mergings: [&[(&[&str], &str)]; 3] = [
-        &[(&provider, provider[0]), (&gate, gate[0])],
-        &[(&all, provider[0])],
-        &[(&all, gate[0])],
-    ];
+    let mergings: [&[(&[&str], &str)]; 3] =
+        [&[(&provider, provider[0]), (&gate, gate[0])], &[(&all, provider[0])], &[(&all, gate[0])]];
     let mut wrong = String::new();
     for (merging, case) in mergings.iter().flat_map(|merging| cases().map(move |c| (merging, c))) {
         for rest_reads_zero in [false, true] {

@@ -91,7 +91,8 @@ fn arrows(rooms: &[String], name: &str, source: &str) -> Vec<String> {
     let own = room_of(name);
     let Some(own_place) = place(own) else { return Vec::new() };
     let mut breaches = Vec::new();
-    for path in paths(&code_of(source)) {
+    // How far a name is seen is no use of a room.
+    for path in paths(&code_of(source).replace("pub(crate)", "pub")) {
         let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
         let used = match segments.as_slice() {
             ["crate", used, ..] => *used,
@@ -346,6 +347,8 @@ fn an_arrow_upward_is_found_in_every_form() {
     check("use super::super::types::Plan;", 0);
     check("use crate::*;", 1);
     check("use crate as weir;", 1);
+    check("pub(crate) fn f() {}", 0);
+    check("pub(crate) use crate::tui::Model;", 1);
     check("// use crate::tui::Model;\n/* crate::tui */", 0);
     check("const TEXT: &str = \"crate::tui\";", 0);
     check("const TEXT: &str = r#\"\"crate::tui\"#;", 0);

@@ -294,7 +294,10 @@ fn a_directory_adds_and_replaces_runbooks() {
     let library = runbook::load_dir(dir.path()).expect("both load");
     assert!(library.book("llm-tpm-exhausted").is_some());
     assert_eq!(library.book("healthy").map(|book| book.title.as_str()), Some("All is well"));
-    write("unfit.runbook.md", &EXAMPLE.replacen("direction = \"safe\"", "direction = \"unsafe\"", 1));
+    write(
+        "unfit.runbook.md",
+        &EXAMPLE.replacen("direction = \"safe\"", "direction = \"unsafe\"", 1),
+    );
     let words = runbook::load_dir(dir.path()).expect_err("one is unfit").to_string();
     assert!(words.contains("unfit.runbook.md:") && words.contains("error WRB037"), "{words}");
     std::fs::remove_file(dir.path().join("unfit.runbook.md")).expect("it was written");

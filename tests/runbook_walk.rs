@@ -127,6 +127,11 @@ fn flips_questions_and_skips_are_kept_with_their_names() {
     assert!(matches!(walk.advance(facts, at(64)), Err(Stuck::Wants { .. })));
     assert!(walk.back());
     assert_eq!(position(&walk).1, "wait");
+    assert_eq!(walk.notes(), ["bob answered, and it was taken back: yes, calm"]);
+    assert!(walk.back());
+    let taken_back = "bob skipped, and it was taken back: plan contain did all three";
+    assert_eq!(walk.notes().last().map(String::as_str), Some(taken_back));
+    walk.skip(&Goto::Node("wait".to_owned()), "as before", "bob", facts, at(65)).expect("a node");
     let lost = walk.skip(&Goto::Node("nowhere".to_owned()), "", "bob", facts, at(65));
     assert_eq!(lost, Err(Stuck::NoTarget { target: "nowhere".to_owned() }));
 }

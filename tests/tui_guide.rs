@@ -234,6 +234,23 @@ fn a_walk_that_was_handed_over_is_gone_on_with() {
 }
 
 #[test]
+fn what_was_said_on_a_walk_is_seen_while_no_source_answers() {
+    let mut first = model();
+    keys(&mut first, "dln");
+    keys(&mut first, "owner paged");
+    press(&mut first, KeyCode::Enter);
+    keys(&mut first, "H");
+    keys(&mut first, "ben: look at the batch job");
+    press(&mut first, KeyCode::Enter);
+    let page = guide(&first).write("alice", wall(NOW));
+    let mut next = Model::new("watch", "test", wall(NOW).fixed_offset().timezone(), wall(NOW));
+    next.take_over(Walk::read(&page, runbook::embedded(), DateTime::UNIX_EPOCH).expect("a walk"));
+    keys(&mut next, "t");
+    let shown = screen(&next, 120, 30);
+    assert!(shown.contains("to ben: look at the batch job"), "{shown}");
+}
+
+#[test]
 fn a_walk_of_another_scope_is_kept_for_it() {
     let mut first = model();
     keys(&mut first, "dl");

@@ -364,9 +364,24 @@ fn answers_of_the_walk_are_kept_and_marked() {
     update(&mut model, Msg::Updated(Arc::new(again)), at(NOW + 9));
     let Mode::Diagnose(walk) = model.mode() else { panic!("not the diagnosis") };
     assert_eq!(walk.steps[1].changed_at, since, "it differs since then, not since now");
+    press(&mut model, KeyCode::Esc, at(NOW + 9));
+    assert!(matches!(model.mode(), Mode::Overview));
+    letter(&mut model, 'd');
+    let Mode::Diagnose(walk) = model.mode() else { panic!("not the diagnosis") };
+    assert_eq!(walk.steps[1].changed_at, since, "what was read is still there");
     letter(&mut model, 'r');
     let Mode::Diagnose(walk) = model.mode() else { panic!("not the diagnosis") };
     assert!(!walk.has_changed());
+    let mut other = support::round(NOW + 10, None);
+    let mut verdict = (*other.verdicts[0]).clone();
+    verdict.path[1].branch = "requests empty".to_owned();
+    "rpm-exhausted".clone_into(&mut verdict.cause);
+    other.verdicts = vec![Arc::new(verdict)];
+    update(&mut model, Msg::Updated(Arc::new(other)), at(NOW + 10));
+    press(&mut model, KeyCode::Esc, at(NOW + 10));
+    letter(&mut model, 'd');
+    let Mode::Diagnose(walk) = model.mode() else { panic!("not the diagnosis") };
+    assert!(!walk.has_changed(), "another cause has another path");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) fn value(key: &str, text: &str) -> FlagValue {
 }
 
 /// The default table at revision 41 with these overrides, effective on two instances.
-pub fn table(overrides: &[(&str, &str)]) -> FlagTable {
+pub(crate) fn table(overrides: &[(&str, &str)]) -> FlagTable {
     let flags = FLAGS.iter().map(|def| {
         let base = Settings::default().get(def.key).expect("flag of the table");
         let overridden =

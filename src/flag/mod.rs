@@ -6,7 +6,7 @@
 mod condition;
 mod event_wire;
 #[cfg(test)]
-pub mod fixture;
+pub(crate) mod fixture;
 mod flip;
 mod history;
 mod interlock;

@@ -99,7 +99,9 @@ fn thresholds(sheet: &Sheet, findings: &mut Findings<'_>) {
             findings.error("WRB018", line, name, what, remedy);
         };
         let (signal, op, number) = match &predicate.test {
-            Test::Compare { left, op, bound: Bound::Fixed(number) } => (&*left.signal, *op, *number),
+            Test::Compare { left, op, bound: Bound::Fixed(number) } => {
+                (&*left.signal, *op, *number)
+            }
             Test::Codes { op, share, .. } => ("the share of a code", *op, *share),
             _ => continue,
         };
@@ -296,7 +298,11 @@ fn guard_rails(node: &Node, action: &Action, findings: &mut Findings<'_>) {
         }
     }
     if action.undo.as_ref().is_some_and(|undo| undo.set == action.set) {
-        rail("WRB038", "the undo sets what the flip has set", "write the value from before the flip");
+        rail(
+            "WRB038",
+            "the undo sets what the flip has set",
+            "write the value from before the flip",
+        );
     }
     if is_safe_end(&action.flag, &action.set) == Some(!action.safe) {
         rail("WRB037", "the direction contradicts the flag's safe end", "turn `direction` round");

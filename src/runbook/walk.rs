@@ -218,16 +218,25 @@ impl Walk {
         self.pass(cut(reason), goto, facts, at, Some(by), true)
     }
 
-    /// Goes back to the step before and forgets what was answered there. A step that the library has
-    /// lost is passed over. False, and nothing changes, when there is none.
+    /// Goes back to the step before and forgets what the evidence answered there; what a person answered
+    /// stays there as a note. A step that the library has lost is passed over. False, and nothing
+    /// changes, when there is none.
     pub fn back(&mut self) -> bool {
         let known = |step: &Frozen| self.knows(&step.book, &step.node);
         let Some(place) = self.trail.iter().rposition(known) else { return false };
-        if let Some(last) = self.trail.drain(place..).next() {
+        let gone = self.trail.split_off(place);
+        let said = |step: &Frozen| {
+            let what = if step.skipped { "skipped" } else { "answered" };
+            Some(format!("{} {what}, and it was taken back: {}", step.by.as_ref()?, step.answer))
+        };
+        let said: Vec<String> = gone.iter().filter_map(said).collect();
+        if let Some(last) = gone.into_iter().next() {
             self.book = last.book;
             self.node = last.node;
             self.notes = last.notes;
         }
+        let room = MAX_NOTES.saturating_sub(self.notes_so_far());
+        self.notes.extend(said.into_iter().take(room));
         true
     }
 
@@ -236,12 +245,15 @@ impl Walk {
     /// # Errors
     /// [`Stuck::Full`] when the walk holds no more.
     pub fn note(&mut self, text: &str, by: &str) -> Result<(), Stuck> {
-        let passed = self.trail.iter().map(|step| step.notes.len()).sum::<usize>();
-        if passed + self.notes.len() >= MAX_NOTES {
+        if self.notes_so_far() >= MAX_NOTES {
             return Err(Stuck::Full { what: "notes", max: MAX_NOTES });
         }
         self.notes.push(format!("{by}: {}", cut(text)));
         Ok(())
+    }
+
+    fn notes_so_far(&self) -> usize {
+        self.notes.len() + self.trail.iter().map(|step| step.notes.len()).sum::<usize>()
     }
 
     /// Writes down that the walk goes from one person to the next.

@@ -135,7 +135,9 @@ impl Desk {
         model.store = session.port.store();
         model.person.clone_from(&session.person);
         model.owners.clone_from(&session.owners);
-        model.handed = session.walk.take();
+        if let Some(walk) = session.walk.take() {
+            model.take_over(walk);
+        }
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         session.updates.mark_changed();
         Self {

@@ -7,9 +7,10 @@ use std::fmt;
 
 use crate::admission::FlagValue;
 use crate::diagnosis::{Book, Facts, Goto, Node, Standing, Step, Truth, first_step};
-use crate::runbook::{Offer, Walk, is_open_answer};
+use crate::runbook::{HandOver, Offer, Walk, is_open_answer};
 use crate::tui::app::Model;
 use crate::tui::session::Guidance;
+use crate::tui::theme::Role;
 
 /// The flip that a runbook begins with.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +83,26 @@ impl Model {
     #[must_use]
     pub fn guide(&self) -> Option<&Walk> {
         self.guides.get(self.scope()?)
+    }
+
+    /// Takes a walk that was handed over: it is opened where its scope is seen, and what people said on
+    /// it is on the timeline at once, also while no source answers.
+    pub fn take_over(&mut self, walk: Walk) {
+        for step in walk.trail().iter().filter(|step| step.by.is_some() || !step.notes.is_empty()) {
+            for note in &step.notes {
+                let text = format!("walk, at {}: {note}", step.title);
+                self.timeline.push(step.at, Role::Accent, text);
+            }
+            if let Some(by) = &step.by {
+                let text = format!("walk, at {}: {by}: {}", step.title, step.answer);
+                self.timeline.push(step.at, Role::Accent, text);
+            }
+        }
+        for HandOver { from, to, at, text } in walk.hand_overs() {
+            let text = format!("walk handed over by {from} to {to}: {text}");
+            self.timeline.push(*at, Role::Warn, text);
+        }
+        self.handed = Some(walk);
     }
 
     /// What can be chosen at the current step, in order.

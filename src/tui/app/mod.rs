@@ -209,6 +209,8 @@ pub struct Model {
     pub incidents: BTreeMap<String, settled::Remembered>,
     /// A walk that was handed over and not opened yet.
     pub handed: Option<Walk>,
+    /// The path on the diagnosis screen as it was left.
+    pub path: Option<Box<walk::Walk>>,
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -249,6 +251,7 @@ impl Model {
             guides: BTreeMap::new(),
             incidents: BTreeMap::new(),
             handed: None,
+            path: None,
             dirty: true,
         }
     }

@@ -153,6 +153,9 @@ fn follow_walk(model: &mut Model) {
             walk.follow(&verdict, wall);
         }
     }
+    if let Some(path) = &mut model.path {
+        path.follow(&verdict, wall);
+    }
 }
 
 /// Looks for the effect of every flip in the newest snapshots, and in a table that was just read.

@@ -36,6 +36,8 @@ impl Answered {
 pub struct Walk {
     /// The quota scope.
     pub scope: String,
+    /// The cause that the answers led to.
+    pub cause: String,
     /// First question first.
     pub steps: Vec<Answered>,
     /// The state of each predicate when it was first seen, by name.
@@ -72,6 +74,7 @@ impl Walk {
             same_so_far = false;
         }
         if same_so_far {
+            self.cause.clone_from(&verdict.cause);
             for live in verdict.path.iter().skip(self.steps.len()).take(STEPS_MAX) {
                 self.steps.push(Answered {
                     step: live.clone(),
@@ -86,6 +89,12 @@ impl Walk {
                 self.first_seen.push((evidence.name.clone(), evidence.state));
             }
         }
+    }
+
+    /// Whether it is still the path to what is named: not where it leads to another cause by now.
+    #[must_use]
+    pub fn is_of(&self, verdict: &Verdict) -> bool {
+        self.scope == verdict.scope && self.cause == verdict.cause
     }
 
     /// Whether an answer would be another one now.

@@ -124,10 +124,11 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Suspend => return vec![Effect::Suspend],
         Action::Back => back(model),
         Action::Help => model.modes.push(Mode::Help(0)),
-        Action::Overview => model.modes.truncate(1),
+        Action::Overview => close(model, 1),
         Action::Diagnose => {
-            let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
-            show(model, Mode::Diagnose(Box::new(walk)));
+            close(model, 1);
+            let path = path(model);
+            show(model, Mode::Diagnose(Box::new(path)));
         }
         Action::Flags => {
             show(model, Mode::Flags);
@@ -220,14 +221,31 @@ fn back(model: &mut Model) {
         return;
     }
     if model.modes.len() > 1 {
-        model.modes.pop();
+        close(model, model.modes.len() - 1);
     }
 }
 
 /// Shows a screen in place of the one that is shown.
 fn show(model: &mut Model, mode: Mode) {
-    model.modes.truncate(1);
+    close(model, 1);
     model.modes.push(mode);
+}
+
+/// Leaves all but so many modes; a path that was read is kept as it was.
+fn close(model: &mut Model, left: usize) {
+    while model.modes.len() > left {
+        if let Some(Mode::Diagnose(path)) = model.modes.pop() {
+            model.path = Some(path);
+        }
+    }
+}
+
+/// The path that was read before, while it leads to what is named; else the one of now.
+fn path(model: &mut Model) -> Walk {
+    let verdict = model.verdict().cloned();
+    let fits = |path: &mut Box<Walk>| verdict.as_ref().is_some_and(|verdict| path.is_of(verdict));
+    let kept = model.path.take_if(fits);
+    kept.map_or_else(|| Walk::begin(verdict.as_deref(), model.wall), |kept| *kept)
 }
 
 fn freeze(model: &mut Model, now: Mono) {

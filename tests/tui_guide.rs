@@ -162,7 +162,9 @@ fn the_walk_stays_where_it_is_and_says_how_long_ago_a_step_changed() {
 fn back_skip_note_and_hand_over_work_from_the_keyboard() {
     let mut model = model();
     keys(&mut model, "dl");
-    assert_eq!(place(&model), "nested-retries/where", "the way of the diagnosis was gone already");
+    assert_eq!(place(&model), "nested-retries/one-owner", "what needs nobody was passed already");
+    keys(&mut model, "b");
+    assert_eq!(place(&model), "nested-retries/where");
     keys(&mut model, "bb");
     let second = place(&model);
     keys(&mut model, "b");
@@ -295,6 +297,7 @@ fn a_flip_whose_interlock_is_open_is_not_planned() {
 fn w_and_h_say_why_and_how() {
     let mut model = model();
     keys(&mut model, "dl");
+    keys(&mut model, "b");
     insta::assert_snapshot!("guide-80x24", screen(&model, 80, 24));
     keys(&mut model, "w");
     let shown = screen(&model, 100, 40);

@@ -304,6 +304,39 @@ impl FlagDef {
         }
     }
 
+    /// What a change away from the safe end may bring about, in a few words.
+    #[must_use]
+    pub fn risk(&self, from: &FlagValue, to: &FlagValue) -> &'static str {
+        let rises =
+            matches!((from, to), (FlagValue::Number(from), FlagValue::Number(to)) if to > from);
+        match (self.key, rises) {
+            ("admission.mode" | "admission.enforced_ratio", _) => {
+                "the provider gets what the gate would keep out"
+            }
+            ("admission.rate_factor", true) => "more of the quota is used; refusals may come back",
+            ("admission.rate_factor", false) => "fewer are served",
+            ("admission.max_in_flight", true) => {
+                "more calls at once; the provider may slow or refuse"
+            }
+            ("admission.max_in_flight", false) => "fewer calls at once; callers may wait",
+            ("admission.max_request_tokens", true) => "one request may take more of the quota",
+            ("admission.max_request_tokens", false) => "large requests are refused",
+            ("queue.max_age_s" | "queue.max_depth", true) => {
+                "callers wait longer, and work may be done for nobody"
+            }
+            ("queue.max_age_s" | "queue.max_depth", false) => "callers are refused sooner",
+            ("adaptive.enabled", _) => "the rate no longer gives way when the provider throttles",
+            ("breaker.enabled", _) => "a provider that fails is called on and on",
+            ("lane.batch.enabled", _) => "batch work takes quota again",
+            ("lane.interactive.reserved_ratio", true) => "batch work gets less",
+            ("lane.interactive.reserved_ratio", false) => "batch work may take what people need",
+            ("tenant.cap_ratio", true) => "one tenant may take more of the quota",
+            ("tenant.cap_ratio", false) => "large tenants are refused sooner",
+            ("cache.enabled", _) => "stored answers are given out",
+            _ => "failed calls may multiply",
+        }
+    }
+
     /// How a change from `from` to `to` lies to the safe value.
     #[must_use]
     pub fn direction(&self, base: &FlagValue, from: &FlagValue, to: &FlagValue) -> Direction {

@@ -39,6 +39,12 @@ const DEMAND_WHOLE: f64 = 1.0;
 /// Causes in which our own gate refuses what the provider would take.
 const GATE_IS_ILL: [&str; 3] = ["gate-refuses-wrongly", "leaked-permits", "limiter-store-fault"];
 
+/// Whether a cause is one in which our own gate refuses what the provider would take.
+#[must_use]
+pub fn is_ill_gate(cause: &str) -> bool {
+    GATE_IS_ILL.contains(&cause)
+}
+
 /// The cause, when our own gate is the confirmed refuser: then opening it is the cure.
 pub(super) fn ill_gate<'a>(evidence: &Evidence<'a>) -> Option<&'a str> {
     let suspected = suspected_gate(evidence);

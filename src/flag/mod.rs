@@ -8,6 +8,7 @@ mod event_wire;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod flip;
+mod forecast;
 mod history;
 mod interlock;
 mod plan;
@@ -26,8 +27,9 @@ pub use flip::{
     Conclusion, Effective, Flip, FlipEnd, FlipError, FlipLog, FlipReport, Intent, REREAD_EVERY,
     REREADS_MAX, Step, carry_out, on_disk,
 };
+pub use forecast::{Demand, Forecast, HORIZON_S, Measure, NoForecast, Range, Row, forecast};
 pub use history::{UNDO_OF, newest_in_force};
-pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks};
+pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks, is_ill_gate};
 pub use plan::{
     Confirmation, Evidence, PlanError, TTL_RISKY_S, TTL_S_MAX, TTL_SAFE_S, Terms, all_safe,
     confirmation, left_of, named, plan, undo, wanted,

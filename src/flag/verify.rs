@@ -20,6 +20,8 @@ pub const WITHIN: Duration = Duration::from_mins(2);
 pub const HOLD: Duration = Duration::from_secs(10);
 /// Longest gap between two looks that still counts as "without a break".
 const GAP_MAX: Duration = Duration::from_secs(5);
+/// What waited, or was on its way, before the flip is none of its harm.
+const SETTLES: Duration = Duration::from_secs(10);
 /// The gate drops what is too old at its next look, not at the very instant.
 const QUEUE_AGE_SLACK_S: f64 = 0.5;
 
@@ -74,6 +76,7 @@ pub struct Verify {
     conditions: Vec<Condition>,
     stored: Vec<(String, FlagValue)>,
     effective: Option<bool>,
+    since: Mono,
     deadline: Mono,
     held_since: Option<Mono>,
     last_look: Mono,
@@ -100,6 +103,7 @@ impl Verify {
             conditions,
             stored: changes.iter().map(|change| (change.key.clone(), change.to.clone())).collect(),
             effective: None,
+            since,
             deadline: since + WITHIN,
             held_since: None,
             last_look: since,
@@ -132,7 +136,10 @@ impl Verify {
                 let hold = HOLD.as_secs();
                 format!("effective everywhere, {conditions} for {hold} s within {within} s")
             }
-            Goal::Keep => format!("effective everywhere, {conditions} throughout {within} s"),
+            Goal::Keep => {
+                let settles = SETTLES.as_secs();
+                format!("effective everywhere, {conditions} from {settles} s on, for {within} s")
+            }
         }
     }
 
@@ -173,6 +180,13 @@ impl Verify {
             .iter()
             .map(|condition| {
                 let finding = condition.ask(scopes);
+                // Where nothing is sent nothing is sent twice: the condition is met, not unknown.
+                let is_idle = finding.holds.is_none()
+                    && condition.signal == "amplification"
+                    && Condition::at_most("attempts_rps", 0.0).ask(scopes).holds == Some(true);
+                if is_idle {
+                    return (format!("{condition}: no attempts are made"), Some(true));
+                }
                 (format!("{condition}: {}", finding.seen), finding.holds)
             })
             .collect();
@@ -184,7 +198,8 @@ impl Verify {
             let finding = findings.iter().find(|(_, holds)| *holds == wanted);
             finding.map_or_else(|| self.effective_text(), |(text, _)| text.clone())
         };
-        if self.goal == Goal::Keep && signals == Some(false) {
+        let settled = now.saturating_since(self.since) >= SETTLES;
+        if self.goal == Goal::Keep && signals == Some(false) && settled {
             return Progress::Failed { why: why(Some(false)) };
         }
         match everything {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::admission::FlagValue;
 use crate::diagnosis::{
     Book, Evidence, Expr, Facts, Goto, Library, Node, Step, TRIAGE, TRIAGE_STEPS_MAX, Taken, Truth,
     Weighed, taken,
@@ -147,6 +148,53 @@ impl Walk {
                 return;
             }
         }
+    }
+
+    /// Takes every step that the evidence decides, and every flip that `is_so` says is made already, to
+    /// the first one that needs somebody.
+    pub fn follow_to_person(
+        &mut self,
+        facts: &Facts,
+        at: Mono,
+        is_so: impl Fn(&str, &FlagValue) -> bool,
+    ) {
+        for _ in 0..TRIAGE_STEPS_MAX {
+            let is_decided =
+                matches!(self.view(facts).map(|view| view.offer), Some(Offer::Go { .. }));
+            let went = if is_decided {
+                self.advance(facts, at)
+            } else {
+                self.pass_what_is_so(facts, at, &is_so)
+            };
+            if went.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Passes one flip that is made already, by what its check says now.
+    ///
+    /// # Errors
+    /// [`Stuck`] when the node is no flip, or one that would change something.
+    pub fn pass_what_is_so(
+        &mut self,
+        facts: &Facts,
+        at: Mono,
+        is_so: impl Fn(&str, &FlagValue) -> bool,
+    ) -> Result<(), Stuck> {
+        let (goto, words) = match self.view(facts).map(|view| view.offer) {
+            Some(Offer::Flip { action, verified, .. }) if is_so(&action.flag, &action.set) => {
+                let goto = match verified {
+                    Truth::True => &action.verified,
+                    Truth::False => &action.failed,
+                    Truth::Unknown => &action.unknown,
+                };
+                let words = format!("{} = {}: so already", action.flag, action.set);
+                (action.resolve(goto).clone(), words)
+            }
+            _ => return Err(self.wants("no flip that is made already")),
+        };
+        self.pass(words, &goto, facts, at, None, false)
     }
 
     /// Whether nobody has answered, skipped, noted or handed over anything: the evidence alone went here.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tui_input::Input;
 
+use crate::admission::flag;
 use crate::flag::{
     Change, Confirmation, FlagState, FlagTable, Plan, Progress, Revision, Verify, confirmation,
 };
@@ -198,7 +199,13 @@ impl PlanDialog {
             return Some("a reason is needed".to_owned());
         }
         if let Some(name) = self.name_to_type().filter(|name| self.name.value().trim() != name) {
-            return Some(format!("it leads away from safe; type {name}"));
+            let change = self.plan.changes.iter().find(|change| change.key == name);
+            let risk = change.and_then(|change| {
+                let def = flag(&change.key).ok()?;
+                Some(format!(" ({})", def.risk(&change.from, &change.to)))
+            });
+            let risk = risk.unwrap_or_default();
+            return Some(format!("it leads away from safe{risk}; type {name}"));
         }
         None
     }
@@ -287,7 +294,7 @@ impl Flip {
 
     /// Takes note of what people get now.
     pub fn compare(&mut self, now: &Served, at: Mono) {
-        let since = self.fewer_since.filter(|_| now.is_less_than(&self.before));
+        let since = self.fewer_since.filter(|_| !now.is_as_good_as(&self.before));
         self.fewer_since = since.or_else(|| now.is_less_than(&self.before).then_some(at));
     }
 

@@ -171,7 +171,8 @@ impl Model {
     }
 
     /// Whether a flag has this value already, stored and on every instance.
-    fn is_so(&self, key: &str, to: &FlagValue) -> bool {
+    #[must_use]
+    pub fn is_so(&self, key: &str, to: &FlagValue) -> bool {
         let flag = self.flags.table.as_ref().and_then(|table| table.get(key));
         flag.is_some_and(|flag| {
             flag.stored() == to && flag.effective.values().all(|value| value == to)

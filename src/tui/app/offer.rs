@@ -70,6 +70,11 @@ impl Model {
         let (offer, flip) = (self.offer(), self.first_flip());
         // A walk that somebody has begun knows better what comes next than the first step does.
         let offer = offer.filter(|_| self.walked_node().is_none());
+        if let Some(name) = offer.map(|offer| offer.plan.name).filter(|name| self.took_back(name)) {
+            return Some(Next::Step(format!(
+                "{name} was made and taken back: look for another way"
+            )));
+        }
         match (offer, flip) {
             (Some(offer), _) if !offer.is_in_force() => Some(Next::Plan(offer)),
             (_, Some(flip)) if flip.refused.is_none() => Some(Next::Flip(flip)),
@@ -90,6 +95,13 @@ impl Model {
         let is_patient = self.number("latency_p95_s").is_some_and(|p95| p95 > PATIENT_ABOVE_S);
         let flip = self.first_flip().filter(|flip| flip.refused.is_none());
         flip.filter(|_| stands && is_patient).map(|flip| (None, flip))
+    }
+
+    /// Whether this plan was made in the present incident and taken back.
+    fn took_back(&self, plan: &str) -> bool {
+        let began = self.verdict().and_then(|verdict| self.incidents.get(&verdict.scope));
+        let newest = self.flips.iter().rev().find(|flip| flip.plan.name == plan);
+        newest.zip(began).is_some_and(|(flip, began)| flip.undone && flip.at >= began.wall)
     }
 
     /// Whether a flip of this plan is still being verified.

@@ -16,8 +16,13 @@ use crate::tui::app::{Model, State};
 /// Rates are means of ten seconds and counters are read once a second: before that, the signals are of
 /// both before and after a flip.
 pub const SETTLING: Duration = Duration::from_secs(15);
-/// A share of people served below this part of what it was is a loss.
+/// A share of people served below this part of what it was is a loss,
 const LOSS: f64 = 0.8;
+/// and one until it is above this part again.
+const NO_LOSS: f64 = 0.92;
+
+/// The cause that flips themselves may bring about.
+const QUEUEING: &str = "local-queueing";
 
 /// The incident of a scope, as it was last confirmed.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +50,12 @@ impl Served {
     pub fn is_less_than(&self, before: &Self) -> bool {
         self.share.zip(before.share).is_some_and(|(now, then)| now < then * LOSS)
     }
+
+    /// Whether about as many are served as `before`; not where that is unknown.
+    #[must_use]
+    pub fn is_as_good_as(&self, before: &Self) -> bool {
+        self.share.zip(before.share).is_some_and(|(now, then)| now >= then * NO_LOSS)
+    }
 }
 
 impl Model {
@@ -63,7 +74,10 @@ impl Model {
                     if verdict.standing == Standing::Confirmed && !self.is_settling() =>
                 {
                     let known = self.incidents.get(&verdict.scope);
-                    if known.is_none_or(|known| known.cause != verdict.cause) {
+                    // A queue of our own is what a gate that holds calls back is for.
+                    let is_of_flips =
+                        known.is_some() && self.has_overrides() && verdict.cause == QUEUEING;
+                    if known.is_none_or(|known| known.cause != verdict.cause) && !is_of_flips {
                         let remembered = Remembered {
                             cause: verdict.cause.clone(),
                             say: verdict.say.clone(),

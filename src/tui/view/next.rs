@@ -99,7 +99,7 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
     spans.extend([key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")]);
     let (how, first) = match next {
         Some(Next::Plan(offer)) if !model.read_only => {
-            ("  first plan: ", format!("{} ({})", offer.plan.name, offer.size()))
+            ("  first (d, Enter): plan ", format!("{} ({})", offer.plan.name, offer.size()))
         }
         Some(Next::Flip(flip)) => {
             let is_open = flip.refused.is_none() && !model.read_only;
@@ -215,7 +215,7 @@ fn until(model: &Model) -> Option<String> {
     let timed = flags.iter().filter(|flag| flag.expires.is_some());
     let next = timed.filter(reverts).min_by_key(|flag| flag.expires)?;
     let at = clock(next.expires?, model.zone);
-    Some(format!("{} = {} again at {at}", next.key, next.base))
+    Some(format!("back by itself at {at}"))
 }
 
 /// The last line of a diagnosis.
@@ -251,7 +251,10 @@ pub fn of_diagnosis(
                 None => calm(model),
             },
             State::Contained => {
-                spans.extend(contained(model, look));
+                spans.extend(match model.held(verdict) {
+                    Some(was) => held(model, was, verdict, look),
+                    None => contained(model, look),
+                });
                 String::new()
             }
             State::Unknown if verdict.cause == "insufficient-evidence" => {

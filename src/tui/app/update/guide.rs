@@ -1,8 +1,11 @@
 //! What keys do on the walk along a runbook: take a step, answer, go back, skip, note, hand over.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use tui_input::Input;
 
+use crate::admission::FlagValue;
 use crate::diagnosis::{Facts, Goto, TRIAGE, Truth};
 use crate::flag::Change;
 use crate::runbook::{Stuck, Walk};
@@ -37,6 +40,7 @@ pub fn open(model: &mut Model) {
     if model.guides.get(&scope).is_some_and(is_stale) {
         model.guides.remove(&scope);
     }
+    let (mut is_new, mut is_handed) = (false, false);
     if !model.guides.contains_key(&scope) {
         if model.guides.len() >= SCOPES_MAX {
             toast(model, Role::Warn, "too many walks; leave weir to begin anew");
@@ -45,18 +49,43 @@ pub fn open(model: &mut Model) {
         let zero = model.wall - model.now.since_start();
         let fits = |handed: &mut Walk| handed.scope().is_empty() || handed.scope() == scope;
         let walk = if let Some(handed) = model.handed.take_if(fits) {
+            is_handed = true;
             taken_over(model, handed, &scope, zero)
         } else {
-            let mut walk = Walk::start(library).of(&scope, zero);
+            // What flips hold down is treated by its own runbook, whatever the evidence says of now.
+            let walk = held.and_then(|cause| Walk::start_in(Arc::clone(&library), &cause).ok());
+            let mut walk = walk.unwrap_or_else(|| Walk::start(library)).of(&scope, zero);
             if let Some(facts) = model.facts() {
                 walk.follow_triage(facts, now);
             }
+            is_new = true;
             walk
         };
-        model.guides.insert(scope, walk);
+        model.guides.insert(scope.clone(), walk);
     }
+    // It stands where the line of what comes next says, until somebody moves it.
+    follow_on(model, now, |walk, facts, now, is_so| {
+        // What somebody handed over is opened where they left it.
+        let is_made = !is_handed && walk.pass_what_is_so(facts, now, is_so).is_ok();
+        if walk.is_untouched() && (is_new || is_made) {
+            walk.follow_to_person(facts, now, is_so);
+        }
+    });
     model.modes.push(Mode::Guide(0));
     rest(model);
+}
+
+/// Moves the walk on the screen on, past what is so already.
+fn follow_on(
+    model: &mut Model,
+    now: Mono,
+    on: impl FnOnce(&mut Walk, &Facts, Mono, &dyn Fn(&str, &FlagValue) -> bool),
+) {
+    let found = model.scope().map(str::to_owned).zip(model.facts().cloned());
+    let Some((scope, facts)) = found else { return };
+    let Some(mut walk) = model.guides.remove(&scope) else { return };
+    on(&mut walk, &facts, now, &|key, to| model.is_so(key, to));
+    model.guides.insert(scope, walk);
 }
 
 /// A walk that was handed over, with what is to be known of it on the timeline.
@@ -109,6 +138,17 @@ fn change(
     let Some(walk) = model.guides.get_mut(&scope) else { return false };
     let result = to(walk, &facts, &person);
     let done = result.is_ok();
+    if done {
+        // A flip that is made already is nobody's question.
+        let now = model.now;
+        follow_on(
+            model,
+            now,
+            |walk, facts, now, is_so| {
+                while walk.pass_what_is_so(facts, now, is_so).is_ok() {}
+            },
+        );
+    }
     if let Err(stuck) = result {
         toast(model, Role::Warn, stuck.to_string());
     }

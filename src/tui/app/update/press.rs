@@ -5,7 +5,7 @@ use tui_input::backend::crossterm::EventHandler;
 use tui_input::{Input, InputRequest};
 
 use crate::admission::{FlagValue, Kind, flag};
-use crate::flag::Change;
+use crate::flag::{Change, is_ill_gate};
 use crate::signal::Mono;
 use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
@@ -152,7 +152,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
                 Some(Next::Watch(_) | Next::Step(_)) | None => Vec::new(),
             };
         }
-        Action::Contain => return dialog::named(model, "contain"),
+        Action::Contain => return contain(model),
         Action::AllSafe => return dialog::wish(model, Want::AllSafe),
         Action::Undo => return dialog::undo(model),
         Action::Why if matches!(model.mode(), Mode::Guide(_)) => {
@@ -201,6 +201,18 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         }
     }
     Vec::new()
+}
+
+/// Opens the plan, unless it would switch a gate on again that was taken out of the way for being ill.
+fn contain(model: &mut Model) -> Vec<Effect> {
+    let verdict = model.verdict().cloned();
+    let held = verdict.as_ref().and_then(|verdict| model.held(verdict));
+    if let Some(cause) = held.map(|was| was.cause.clone()).filter(|cause| is_ill_gate(cause)) {
+        let text = format!("not contain: it would bring {cause} back; single flags are under f");
+        toast(model, Role::Warn, text);
+        return Vec::new();
+    }
+    dialog::named(model, "contain")
 }
 
 /// Leaves at once, or asks when flips of this session are still in force.

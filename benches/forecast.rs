@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use weir::admission::{FLAGS, Settings};
@@ -56,6 +57,7 @@ impl Score {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a script")]
 fn main() {
     let only: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -125,7 +127,8 @@ fn main() {
                     score.errors.push(error);
                     all &= holds;
                     let mark = if holds { ' ' } else { '!' };
-                    line += &format!(
+                    let _ = write!(
+                        line,
                         " {mark}{} {:.2} [{:.2} {:.2} {:.2}]",
                         &row.measure.signal()[..5],
                         actual,

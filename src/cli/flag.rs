@@ -16,8 +16,8 @@ use super::{actor, flag_text};
 use crate::diagnosis::{Verdict, diagnose_once, worst_first};
 use crate::flag::wire::{EventRow, EventsBody, PlanBody, TableBody};
 use crate::flag::{
-    self, Author, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Plan,
-    PlanError, Revision, Store, Terms,
+    self, Author, Change, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport,
+    Forecast, NoForecast, Plan, PlanError, Revision, Store, Terms,
 };
 use crate::incident::{self, Journal};
 use crate::runbook;
@@ -251,13 +251,30 @@ impl Session {
         }
     }
 
+    /// What the plan would do to each scope. One look knows nothing of how demand moves.
+    fn forecast(&self, plan: &Plan) -> Vec<(String, Result<Forecast, NoForecast>)> {
+        let change = |change: &flag::PlannedChange| Change {
+            key: change.key.clone(),
+            to: Some(change.to.clone()),
+        };
+        let changes: Vec<Change> = plan.changes.iter().map(change).collect();
+        let of = |snapshot: &Arc<Snapshot>| {
+            (snapshot.scope.clone(), flag::forecast(snapshot, None, &self.table, &changes))
+        };
+        self.scopes.iter().map(of).collect()
+    }
+
     fn dry_run(&self, plan: Result<Plan, PlanError>) -> color_eyre::Result<ExitCode> {
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return self.no_plan(&error),
         };
         let body = self.reached.of(PlanBody::from(&plan));
-        show(self.json, &body, || flag_text::plan(&plan, &*self.reached.store))?;
+        show(self.json, &body, || {
+            let mut text = flag_text::plan(&plan, &*self.reached.store);
+            text.push_str(&flag_text::foretold(&self.forecast(&plan)));
+            text
+        })?;
         Ok(if plan.refused().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 

@@ -1,7 +1,11 @@
 //! How `weir flag` prints tables, plans and events for people.
 
+use std::fmt::Write as _;
+
 use crate::admission::Direction;
-use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan, Store};
+use crate::flag::{
+    EventKind, FlagEvent, FlagState, FlagTable, Forecast, NoForecast, OnExpire, Plan, Store,
+};
 
 /// The table, one flag a line, and what its store cannot do.
 pub(super) fn table(table: &FlagTable, store: &dyn Store) -> String {
@@ -96,6 +100,25 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store) -> String {
     lines.extend(able.lacks().into_iter().map(|what| format!("  lacks    {what}")));
     lines.extend(plan.refused().map(|guard| format!("REFUSED: {}", guard.text)));
     lines.join("\n")
+}
+
+/// What a plan would do, scope by scope; begins with a line end.
+pub(super) fn foretold(forecasts: &[(String, Result<Forecast, NoForecast>)]) -> String {
+    let mut text = String::new();
+    for (scope, forecast) in forecasts {
+        match forecast {
+            Err(why) => {
+                let _ = write!(text, "\n  {scope}: {why}");
+            }
+            Ok(forecast) => {
+                let _ = write!(text, "\n  {scope}, {}", forecast.assumed());
+                for row in &forecast.rows {
+                    let _ = write!(text, "\n    {}", row.words());
+                }
+            }
+        }
+    }
+    text
 }
 
 /// Events, oldest first.

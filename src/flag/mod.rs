@@ -27,7 +27,9 @@ pub use flip::{
     Conclusion, Effective, Flip, FlipEnd, FlipError, FlipLog, FlipReport, Intent, REREAD_EVERY,
     REREADS_MAX, Step, carry_out, on_disk,
 };
-pub use forecast::{Demand, Forecast, HORIZON_S, Measure, NoForecast, Range, Row, forecast};
+pub use forecast::{
+    Demand, Forecast, HORIZON_S, Measure, NoForecast, Range, Record, Row, forecast,
+};
 pub use history::{UNDO_OF, newest_in_force};
 pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks, is_ill_gate};
 pub use plan::{

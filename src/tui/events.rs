@@ -17,8 +17,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::flag::{NoForecast, forecast};
 use crate::signal::Mono;
-use crate::tui::app::{Effect, Model, Msg, update};
+use crate::tui::app::{Effect, Model, Msg, Question, update};
 use crate::tui::session::{Error, Exit, ExitReason, Port, Session};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
@@ -207,6 +208,21 @@ impl Desk {
             Effect::MakePlan(wish) => {
                 let answer = port.plan(wish);
                 self.spawn(async move { Msg::Planned(answer.await) });
+            }
+            Effect::Foretell(question) => {
+                self.spawn(async move {
+                    let request_id = question.request_id.clone();
+                    // Seconds of computing, on a thread that nothing else waits for.
+                    let worked_out = tokio::task::spawn_blocking(move || {
+                        let Question { snapshot, demand, table, changes, .. } = *question;
+                        forecast(&snapshot, demand, &table, &changes)
+                    });
+                    let forecast = worked_out.await.unwrap_or_else(|_| {
+                        let why = "the simulator failed".to_owned();
+                        Err(NoForecast::Unlike(why))
+                    });
+                    Msg::Foretold { request_id, forecast }
+                });
             }
             Effect::Apply(plan) => {
                 let request_id = plan.request_id.clone();

@@ -76,7 +76,7 @@ impl Assumed {
         before: &Settings,
     ) -> Result<Vec<Self>, NoForecast> {
         let number = |name: &str| snapshot.number(name);
-        let rate = number("originals_rps").or_else(|| number("offered_rps"));
+        let rate = number("originals_rps");
         let demand = demand.or_else(|| rate.map(Demand::steady));
         let (tpm, rpm) = (number("tpm_limit"), number("rpm_limit"));
         let tokens = number("tokens_per_request").or_else(|| number("est_tokens_per_request"));

@@ -7,6 +7,10 @@
 mod assume;
 mod demand;
 mod play;
+mod told;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -17,6 +21,7 @@ use super::types::{Change, FlagTable};
 
 pub use assume::NoForecast;
 pub use demand::Demand;
+pub use told::Record;
 
 use assume::Assumed;
 use play::{Numbers, play};

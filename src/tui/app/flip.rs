@@ -11,7 +11,8 @@ use tui_input::Input;
 
 use crate::admission::flag;
 use crate::flag::{
-    Change, Confirmation, FlagState, FlagTable, Plan, Progress, Revision, Verify, confirmation,
+    Change, Confirmation, FlagState, FlagTable, Forecast, NoForecast, Plan, Progress, Revision,
+    Verify, confirmation,
 };
 use crate::signal::Mono;
 use crate::tui::app::Model;
@@ -97,6 +98,8 @@ pub struct PlanDialog {
     pub reason: Input,
     /// What was typed as the plan's name.
     pub name: Input,
+    /// What it would do, or why that cannot be told; `None` while it is worked out.
+    pub forecast: Option<Result<Forecast, NoForecast>>,
     /// How far it has come.
     pub stage: Stage,
     /// Rows scrolled down.
@@ -132,6 +135,7 @@ impl PlanDialog {
             focus: Focus::Cancel,
             reason,
             name: Input::default(),
+            forecast: None,
             stage: Stage::Review,
             scroll: 0,
             visible,
@@ -265,6 +269,8 @@ pub struct Flip {
     pub before: Served,
     /// Since when clearly fewer are served.
     pub fewer_since: Option<Mono>,
+    /// What was foretold of it, until that is held against what came.
+    pub forecast: Option<Forecast>,
     /// A later flip of this session led back.
     pub undone: bool,
 }

@@ -135,6 +135,15 @@ impl History {
         self.sample(name, second).map(f64::from)
     }
 
+    /// What is known of the last `span_s` seconds, oldest first.
+    #[must_use]
+    pub fn recent(&self, name: &str, span_s: u64) -> Vec<(Mono, f64)> {
+        let Some(newest) = self.newest else { return Vec::new() };
+        let seconds = newest.saturating_sub(span_s)..=newest;
+        let instant = |second| Mono::from_start(std::time::Duration::from_secs(second));
+        seconds.filter_map(|second| Some((instant(second), self.at(name, second)?))).collect()
+    }
+
     fn sample(&self, name: &str, second: u64) -> Option<f32> {
         let samples = self.series.get(name)?;
         let back = usize::try_from(self.newest?.checked_sub(second)?).ok()?;

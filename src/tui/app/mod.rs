@@ -26,7 +26,10 @@ use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
 use crate::diagnosis::{Owners, STALE_AFTER_S, Standing, Verdict, worst_first};
-use crate::flag::{Change, FlagState, FlagTable, Outcome, Plan, Revision, Unsettled};
+use crate::flag::{
+    Change, Demand, FlagState, FlagTable, Forecast, NoForecast, Outcome, Plan, Record, Revision,
+    Unsettled,
+};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
@@ -66,6 +69,13 @@ pub enum Msg {
     Flags(Result<FlagTable, String>),
     /// A plan was made.
     Planned(Result<Plan, String>),
+    /// What a plan would do was worked out, or why it cannot be. The id tells which.
+    Foretold {
+        /// The plan's `request_id`.
+        request_id: String,
+        /// What it would do.
+        forecast: Result<Forecast, NoForecast>,
+    },
     /// A plan was answered. The id tells which.
     Applied {
         /// The plan's `request_id`.
@@ -86,6 +96,8 @@ pub enum Effect {
     LoadFlags,
     /// Make a plan.
     MakePlan(Wish),
+    /// Work out what a plan would do.
+    Foretell(Box<Question>),
     /// Apply a plan.
     Apply(Plan),
     /// Write to the journal.
@@ -98,6 +110,21 @@ pub enum Effect {
     Suspend,
     /// Leave.
     Leave,
+}
+
+/// What a forecast is asked on: all that it knows.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The plan's `request_id`.
+    pub request_id: String,
+    /// The signals of the scope on the screen.
+    pub snapshot: Arc<Snapshot>,
+    /// What the last minutes have shown of the demand.
+    pub demand: Option<Demand>,
+    /// The flags.
+    pub table: FlagTable,
+    /// What the plan changes.
+    pub changes: Vec<Change>,
 }
 
 /// What the flags screen holds.
@@ -209,6 +236,8 @@ pub struct Model {
     pub incidents: BTreeMap<String, settled::Remembered>,
     /// A walk that was handed over and not opened yet.
     pub handed: Option<Walk>,
+    /// How the forecast of the newest flip that its time has come for did.
+    pub foretold: Option<Record>,
     /// The path on the diagnosis screen as it was left.
     pub path: Option<Box<walk::Walk>>,
     /// Something visible has changed.
@@ -251,6 +280,7 @@ impl Model {
             guides: BTreeMap::new(),
             incidents: BTreeMap::new(),
             handed: None,
+            foretold: None,
             path: None,
             dirty: true,
         }

@@ -10,7 +10,9 @@ mod press;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::flag::{Change, FlagTable, Outcome, Plan, Progress, Revision, Unsettled, Verify};
+use crate::flag::{
+    Change, FlagTable, Forecast, Outcome, Plan, Progress, Revision, Unsettled, Verify,
+};
 use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
@@ -66,8 +68,9 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             tick(model, now)
         }
         Msg::Flags(result) => flags(model, result, now),
-        Msg::Planned(result) => {
-            dialog::planned(model, result, now);
+        Msg::Planned(result) => dialog::planned(model, result, now),
+        Msg::Foretold { request_id, forecast } => {
+            dialog::foretold(model, &request_id, forecast);
             Vec::new()
         }
         Msg::Applied { request_id, outcome } => applied(model, &request_id, outcome, now),
@@ -126,6 +129,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     model.remember();
     dialog::reguard(model);
     guide::observe(model, now);
+    dialog::hold_against(model, now);
     model.dirty = true;
     verify(model, None, now)
 }
@@ -251,11 +255,12 @@ fn applied(model: &mut Model, request_id: &str, outcome: Outcome, now: Mono) -> 
     match outcome {
         Outcome::Applied { revision, beside } => {
             let (plan, back) = (dialog.to_send(), dialog.back.clone());
+            let forecast = dialog.forecast.clone().and_then(Result::ok);
             model.modes.truncate(at);
             if let Some(beside) = beside {
                 model.timeline.push(model.wall, Role::Warn, format!("{}: {beside}", plan.name));
             }
-            stored(model, plan, back, revision, now)
+            stored(model, (plan, forecast), back, revision, now)
         }
         Outcome::Conflict { current } => {
             let changed = dialog.changed_since(&current);
@@ -287,7 +292,7 @@ fn applied(model: &mut Model, request_id: &str, outcome: Outcome, now: Mono) -> 
 /// A plan was stored: remembers the flip and starts to look for its effect.
 fn stored(
     model: &mut Model,
-    plan: Plan,
+    (plan, forecast): (Plan, Option<Forecast>),
     back: Vec<Change>,
     revision: Revision,
     now: Mono,
@@ -307,6 +312,7 @@ fn stored(
         undone,
         before,
         fewer_since: None,
+        forecast,
         plan,
         back,
         revision,

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::admission::Direction;
-use crate::flag::{Guard, OnExpire, Plan, PlannedChange};
+use crate::flag::{Guard, OnExpire, Plan, PlannedChange, Row};
 use crate::tui::app::Model;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
@@ -84,6 +84,7 @@ pub fn draw(
     let width = usize::from(WIDTH.min(area.width).saturating_sub(2));
     let mut content = vital(model, &dialog.plan, look, width);
     let vital = content.len();
+    content.extend(foretold(model, dialog, look, width));
     content.extend(details(model, &dialog.plan, look, width));
     let rows = content.len();
     let footer = footer(model, dialog, look, width);
@@ -147,6 +148,35 @@ fn vital(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<Lin
     for (index, what) in lacks.enumerate() {
         let rows = field(if index == 0 { "store" } else { "" }, what, width);
         content.extend(rows.into_iter().map(|row| row.style(look.style(Role::Warn))));
+    }
+    content
+}
+
+/// What it would do, by the simulator run forward from now, and how far that was off last time.
+fn foretold(
+    model: &Model,
+    dialog: &PlanDialog,
+    look: &Appearance,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let dim = look.style(Role::Dim);
+    let mut content = match &dialog.forecast {
+        None => field("in 60 s", "being worked out", width),
+        Some(Err(why)) => field("in 60 s", &why.to_string(), width),
+        Some(Ok(forecast)) => {
+            let row = |(index, row): (usize, &Row)| {
+                let label = if index == 0 { "in 60 s" } else { "" };
+                Line::from(format!(" {label:<8}{}", row.words()))
+            };
+            let mut content: Vec<_> = forecast.rows.iter().enumerate().map(row).collect();
+            let assumed = field("", &forecast.assumed(), width);
+            content.extend(assumed.into_iter().map(|line| line.style(dim)));
+            content
+        }
+    };
+    if let Some(record) = &model.foretold {
+        let text = format!("last time {}", record.words());
+        content.extend(field("", &text, width).into_iter().map(|line| line.style(dim)));
     }
     content
 }

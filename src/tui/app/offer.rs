@@ -109,10 +109,11 @@ impl Model {
         self.last_flip().is_some_and(|flip| flip.plan.name == plan && flip.is_pending())
     }
 
-    /// The plan that this flip is a part of, where more of that plan is left to do.
+    /// The plan that this flip is a part of, where more of that plan is left to do and nobody has taken
+    /// it back.
     #[must_use]
     pub fn plan_with(&self, key: &str, to: &FlagValue) -> Option<Offer> {
-        let plan = PLANS.iter().find(|plan| plan.sets(key, to))?;
+        let plan = PLANS.iter().find(|plan| plan.sets(key, to) && !self.took_back(plan.name))?;
         self.offer_of(plan.name).filter(|offer| offer.left.is_some_and(|left| left > 1))
     }
 

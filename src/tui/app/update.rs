@@ -16,14 +16,16 @@ use crate::flag::{
 use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
-use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, Toast, history, replay};
+use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, State, Toast, history, replay};
 use crate::tui::session::{Entry, Update};
 use crate::tui::theme::Role;
 
 /// How long a short message stays.
 const TOAST: Duration = Duration::from_secs(6);
-/// The flags are read again this often while a flip is being verified, and otherwise this often.
+/// The flags are read again this often while a flip is being verified or they are on the screen, this
+/// often while something is wrong, for then others flip too, and otherwise this often.
 const REREAD_BUSY: Duration = Duration::from_secs(1);
+const REREAD_INCIDENT: Duration = Duration::from_secs(2);
 const REREAD_IDLE: Duration = Duration::from_secs(10);
 
 /// Applies one message. `now` never runs backwards; an earlier one counts as the latest seen.
@@ -208,7 +210,13 @@ fn tick(model: &mut Model, now: Mono) -> Vec<Effect> {
     }
     let mut effects = verify(model, None, now);
     let busy = model.unsettled.is_some() || model.flips.iter().any(Flip::is_pending);
-    let every = if busy { REREAD_BUSY } else { REREAD_IDLE };
+    let every = if busy || matches!(model.screen(), Mode::Flags) {
+        REREAD_BUSY
+    } else if model.headline().state() == State::Ok {
+        REREAD_IDLE
+    } else {
+        REREAD_INCIDENT
+    };
     let due = model.flags.read_at.is_none_or(|at| now.saturating_since(at) >= every);
     if due && !model.flags.loading {
         model.flags.loading = true;

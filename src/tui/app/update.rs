@@ -24,8 +24,10 @@ use crate::tui::theme::Role;
 const TOAST: Duration = Duration::from_secs(6);
 /// The flags are read again this often while a flip is being verified or they are on the screen, this
 /// often while something is wrong, for then others flip too, and otherwise this often.
-const REREAD_BUSY: Duration = Duration::from_secs(1);
-const REREAD_INCIDENT: Duration = Duration::from_secs(2);
+///
+/// Each a little less than whole seconds, which is when it is asked for.
+const REREAD_BUSY: Duration = Duration::from_millis(900);
+const REREAD_INCIDENT: Duration = Duration::from_millis(1_900);
 const REREAD_IDLE: Duration = Duration::from_secs(10);
 
 /// Applies one message. `now` never runs backwards; an earlier one counts as the latest seen.

@@ -5,16 +5,19 @@
 //! flags, never the scenario; sixty seconds later it is held against the snapshot of then.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+#[path = "../tests/flag_table/mod.rs"]
+mod flag_table;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use weir::admission::{FLAGS, Settings};
+use weir::admission::Settings;
 use weir::drill::TimedFlip;
 use weir::drill::checks::{Flip, Ground};
 use weir::drill::scenario::{Scenario, names};
 use weir::drill::virtual_run::{Play, watch};
-use weir::flag::{Change, Demand, FlagState, FlagTable, HORIZON_S, Measure, Revision, forecast};
+use weir::flag::{Change, Demand, FlagTable, HORIZON_S, Measure, forecast};
 use weir::signal::Snapshot;
 
 const SEEDS: u64 = 3;
@@ -26,21 +29,7 @@ fn table(scenario: &Scenario) -> FlagTable {
     for (key, value) in &scenario.flags {
         settings.set(key, value.clone()).expect("a scenario was checked");
     }
-    let state = |def: &weir::admission::FlagDef| {
-        let base = settings.get(def.key).ok()?;
-        Some(FlagState {
-            key: def.key.to_owned(),
-            safe: def.safe_value(&base),
-            effective: BTreeMap::from([("gw".to_owned(), base.clone())]),
-            base,
-            overridden: None,
-            revision: Revision(0),
-            by: None,
-            at: None,
-            expires: None,
-        })
-    };
-    FlagTable { revision: Revision(0), flags: FLAGS.iter().filter_map(state).collect() }
+    flag_table::table(&settings)
 }
 
 #[derive(Default)]

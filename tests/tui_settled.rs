@@ -11,17 +11,20 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use support::{after, at, look_at, round, table, wall, watch, watched};
+use weir::admission::{FlagValue, flag};
 use weir::diagnosis::{Standing, Verdict};
-use weir::flag::{Change, FlagTable, Outcome};
+use weir::flag::{Change, FlagTable, Forecast, Measure, Outcome, Range, Row};
 use weir::ingest::Observation;
+use weir::runbook;
 use weir::signal::Value;
 use weir::tui::app::flip::Focus;
 use weir::tui::app::headline::Headline;
 use weir::tui::app::mode::Mode;
+use weir::tui::app::offer::Next;
 use weir::tui::app::{Effect, Model, Msg, State, update};
 use weir::tui::theme::{ASCII, Appearance, Depth};
 use weir::tui::view::render;
-use weir::tui::{Update, Want};
+use weir::tui::{Guidance, Update, Want};
 
 const FLIP: u64 = 61;
 
@@ -133,8 +136,15 @@ fn what_is_said_while_a_flip_settles_is_no_verdict() {
 fn a_flip_after_which_fewer_are_served_is_not_simply_verified() {
     let (mut model, table) = contained();
     let served = model.served().share.expect("a share");
-    for (factor, expected) in [(0.5, "fewer are served"), (1.0, "VERIFIED")] {
-        for second in FLIP..FLIP + 45 {
+    // What was a loss is one until about as many are served as before.
+    let phases = [
+        (0.85, "VERIFIED"),
+        (0.5, "fewer are served"),
+        (0.85, "fewer are served"),
+        (1.0, "VERIFIED"),
+    ];
+    for (begins, (factor, expected)) in (FLIP..).step_by(25).zip(phases) {
+        for second in begins..begins + 25 {
             let share = [("served_share", served * factor)];
             let cause = ("demand-over-capacity", Standing::Confirmed);
             look_again(&mut model, second, cause.0, cause.1, &share);
@@ -216,4 +226,92 @@ fn the_screen_says_what_people_get_since_the_flip() {
     watch(&mut model, FLIP + 1, FLIP + 3, Some(FLIP));
     let shown = screen(&model);
     assert!(shown.contains("served ") && shown.contains(" -> "), "{shown}");
+}
+
+/// The contained storm with the incident of another cause in memory.
+fn holding(cause: &str) -> Model {
+    let (mut model, _) = contained();
+    for was in model.incidents.values_mut() {
+        cause.clone_into(&mut was.cause);
+    }
+    look_again(&mut model, FLIP + 30, "healthy", Standing::Likely, &[]);
+    model
+}
+
+#[test]
+fn contain_does_not_switch_an_ill_gate_on_again() {
+    let pressed = |held: &str| {
+        let mut model = holding(held);
+        // The traffic was let by, and nothing else is flipped.
+        let mut shadow = table();
+        let mode = shadow.flags.iter_mut().find(|flag| flag.key == "admission.mode");
+        mode.expect("a flag").overridden = Some(FlagValue::Word("shadow".to_owned()));
+        let now = model.now;
+        update(&mut model, Msg::Flags(Ok(shadow)), now);
+        press(&mut model, KeyCode::Esc);
+        let effects = press(&mut model, KeyCode::Char('c'));
+        (effects.len(), model.toast.map(|toast| toast.text).unwrap_or_default())
+    };
+    let (effects, said) = pressed("gate-refuses-wrongly");
+    assert_eq!(effects, 0);
+    assert!(said.contains("it would bring gate-refuses-wrongly back"), "{said}");
+    let (effects, said) = pressed("nested-retries");
+    assert_eq!(effects, 1, "a plan is asked for: {said}");
+}
+
+#[test]
+fn what_was_taken_back_is_not_offered_again() {
+    let (mut model, _) = contained();
+    let offered = |model: &Model| match model.next() {
+        Some(Next::Plan(offer)) => offer.plan.name.to_owned(),
+        Some(Next::Step(title)) => title,
+        other => format!("{other:?}"),
+    };
+    let again = |model: &mut Model| {
+        let now = model.now;
+        update(model, Msg::Flags(Ok(table())), now);
+        update(model, Msg::Updated(Arc::new(round(FLIP + 30, None))), at(FLIP + 30));
+    };
+    again(&mut model);
+    assert_eq!(offered(&model), "contain", "somebody else took it back: it is as it was");
+    model.flips.last_mut().expect("a flip").undone = true;
+    assert!(offered(&model).starts_with("contain was made and taken back"), "{}", offered(&model));
+    let mode = flag("admission.mode").and_then(|def| def.parse("enforce")).expect("a value");
+    assert!(model.plan_with("admission.mode", &mode).is_none(), "nor along the walk");
+}
+
+#[test]
+fn what_a_held_cause_brings_about_takes_its_place_only_where_no_runbook_says_so() {
+    let remembered = |held: &str, guided: bool| {
+        let mut model = holding(held);
+        let mut next = round(FLIP + 31, None);
+        let mut verdict = Verdict::clone(&next.verdicts[0]);
+        "local-queueing".clone_into(&mut verdict.cause);
+        verdict.standing = Standing::Confirmed;
+        next.verdicts = vec![Arc::new(verdict)];
+        let library = runbook::embedded();
+        next.guide = guided.then(|| Arc::new(Guidance { library, facts: [].into() }));
+        update(&mut model, Msg::Updated(Arc::new(next)), at(FLIP + 31));
+        model.incidents.values().next().map(|was| was.cause.clone())
+    };
+    assert_eq!(remembered("concurrency-cap", true).as_deref(), Some("concurrency-cap"));
+    assert_eq!(remembered("concurrency-cap", false).as_deref(), Some("local-queueing"));
+    assert_eq!(remembered("hard-quota", true).as_deref(), Some("local-queueing"));
+}
+
+#[test]
+fn a_forecast_is_held_against_what_came_when_its_time_is_there() {
+    let (mut model, _) = contained();
+    let range = Range { low: 0.0, middle: 1.0, high: 2.0 };
+    let row = Row { measure: Measure::Amplification, now: None, without: range, with: range };
+    let scope = model.scope().expect("a scope").to_owned();
+    model.flips.last_mut().expect("a flip").forecast =
+        Some(Forecast { scope, rows: vec![row], assumptions: Vec::new() });
+    let came = [("amplification", 5.0)];
+    look_again(&mut model, FLIP + 30, "healthy", Standing::Likely, &came);
+    assert_eq!(model.foretold, None, "half of the time is left");
+    look_again(&mut model, FLIP + 62, "healthy", Standing::Likely, &came);
+    let words = model.foretold.as_ref().map(weir::flag::Record::words).unwrap_or_default();
+    assert_eq!(words, "0 of 1 within their range; attempts/original 1.00 foretold, 5.00 came");
+    assert!(model.timeline.newest_first().any(|event| event.text.contains("as foretold: 0 of 1")));
 }

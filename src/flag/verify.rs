@@ -354,6 +354,33 @@ mod tests {
     }
 
     #[test]
+    fn what_waited_before_a_riskier_flip_is_none_of_its_harm() {
+        let up = &["retry.max_attempts=3"];
+        let after = table(&[("retry.max_attempts", "3")]);
+        let from_before = |second| Some(if second < 10 { 9.0 } else { 1.0 });
+        assert_eq!(run(&mut verify(up, &[]), &after, from_before), (120, Progress::Verified));
+        let lasting = |_| Some(9.0);
+        let (second, progress) = run(&mut verify(up, &[]), &after, lasting);
+        assert_eq!((second, progress.word()), (10, "failed"));
+    }
+
+    #[test]
+    fn nothing_sent_is_nothing_sent_twice_and_unknown_stays_unknown() {
+        let ends = |attempts: &[(&str, f64)]| {
+            let mut flip = verify(&["admission.mode=enforce"], OFF);
+            let end = (0..=200).find_map(|second| {
+                let now = Mono::from_start(Duration::from_secs(second));
+                let progress = flip.step(&[scope(attempts)], Some(&table(&[])), now);
+                (!matches!(progress, Progress::Pending { .. })).then(|| progress.word())
+            });
+            end.expect("it is decided")
+        };
+        assert_eq!(ends(&[("attempts_rps", 0.0)]), "verified");
+        assert_eq!(ends(&[("attempts_rps", 3.0)]), "unknown");
+        assert_eq!(ends(&[]), "unknown");
+    }
+
+    #[test]
     fn a_gap_between_looks_starts_the_holding_time_anew() {
         let mut flip = verify(&["admission.mode=enforce"], OFF);
         let scopes = [scope(&[("amplification", 1.0)])];

@@ -12,6 +12,7 @@ use crate::diagnosis::{Standing, Verdict};
 use crate::signal::Mono;
 use crate::tui::app::flip::Flip;
 use crate::tui::app::{Model, State};
+use crate::tui::session::Update;
 
 /// Rates are means of ten seconds and counters are read once a second: before that, the signals are of
 /// both before and after a flip.
@@ -20,9 +21,6 @@ pub const SETTLING: Duration = Duration::from_secs(15);
 const LOSS: f64 = 0.8;
 /// and one until it is above this part again.
 const NO_LOSS: f64 = 0.92;
-
-/// The cause that flips themselves may bring about.
-const QUEUEING: &str = "local-queueing";
 
 /// The incident of a scope, as it was last confirmed.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +56,13 @@ impl Served {
     }
 }
 
+/// Whether the runbook of one cause names the other as what it brings about.
+fn feeds(update: &Update, cause: &str, other: &str) -> bool {
+    let library = update.guide.as_ref().map(|guide| &guide.library);
+    let cause = library.and_then(|library| library.cause(cause));
+    cause.is_some_and(|cause| cause.feeds.iter().any(|fed| fed == other))
+}
+
 impl Model {
     /// What people get now, in the scope on the screen.
     #[must_use]
@@ -74,10 +79,10 @@ impl Model {
                     if verdict.standing == Standing::Confirmed && !self.is_settling() =>
                 {
                     let known = self.incidents.get(&verdict.scope);
-                    // A queue of our own is what a gate that holds calls back is for.
-                    let is_of_flips =
-                        known.is_some() && self.has_overrides() && verdict.cause == QUEUEING;
-                    if known.is_none_or(|known| known.cause != verdict.cause) && !is_of_flips {
+                    // What the cause that is held down brings about is no other incident.
+                    let is_of_it = self.has_overrides()
+                        && known.is_some_and(|known| feeds(&update, &known.cause, &verdict.cause));
+                    if known.is_none_or(|known| known.cause != verdict.cause) && !is_of_it {
                         let remembered = Remembered {
                             cause: verdict.cause.clone(),
                             say: verdict.say.clone(),

@@ -105,13 +105,7 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
             // Where shedding is what the flip is for, going back would bring the storm back.
             let is_meant = model.headline().state() == State::Contained;
-            let is_relief =
-                model.verdict().is_some_and(|verdict| verdict.cause == "provider-overload");
-            let way = match (is_meant, is_relief) {
-                (true, _) => "",
-                (_, true) => ": it relieves the provider; u plans the way back",
-                (false, false) => ": u plans the way back",
-            };
+            let way = if is_meant { "" } else { ": u plans the way back" };
             (Role::Warn, format!("in effect, and fewer are served{way}"))
         }
         Progress::Pending { left } => {

@@ -109,10 +109,24 @@ fn a_part_and_a_copy_without_names_say_the_same() {
     assert_eq!(info["looks"], 31);
 }
 
+/// How many bytes of the drill's recording its header and its first look take.
+fn to_the_first_look(folder: &Path) -> u64 {
+    let (whole, _) = recorded(folder, "3s");
+    let bytes = std::fs::read(&whole).expect("a recording");
+    let cut = folder.join("cut.weir");
+    let has_none = |length: &usize| {
+        std::fs::write(&cut, &bytes[..*length]).expect("a file");
+        Reader::open(&cut).and_then(|reader| reader.info()).is_err()
+    };
+    let lengths: Vec<usize> = (0..=bytes.len()).collect();
+    u64::try_from(lengths.partition_point(has_none)).expect("a length")
+}
+
 #[test]
 fn whatever_was_whole_when_the_recorder_was_killed_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let library = runbook::embedded();
+    let one_look = to_the_first_look(folder.path());
     for round in 0..KILLS {
         let file = folder.path().join(format!("{round}.weir"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -122,7 +136,7 @@ fn whatever_was_whole_when_the_recorder_was_killed_is_there() {
             .spawn()
             .expect("weir starts");
         // Another length each time, so that it is caught at another place of its work.
-        let wanted = 700 + u64::from(round * round) % 9_000;
+        let wanted = one_look + u64::from(round * round) % 9_000;
         let until = Instant::now() + PATIENCE;
         while std::fs::metadata(&file).map_or(0, |file| file.len()) < wanted {
             assert!(Instant::now() < until, "it does not record");

@@ -315,3 +315,29 @@ fn a_forecast_is_held_against_what_came_when_its_time_is_there() {
     assert_eq!(words, "0 of 1 within their range; attempts/original 1.00 foretold, 5.00 came");
     assert!(model.timeline.newest_first().any(|event| event.text.contains("as foretold: 0 of 1")));
 }
+
+#[test]
+fn a_plan_that_fewer_are_served_with_says_why_that_is_worth_it() {
+    let price = |cause: &str, with: f64| {
+        let mut model = watched(FLIP - 1, None);
+        let mut next = round(FLIP, None);
+        let verdict = Verdict { cause: cause.to_owned(), ..(*next.verdicts[0]).clone() };
+        next.verdicts = vec![Arc::new(verdict)];
+        next.guide = Some(Arc::new(Guidance { library: runbook::embedded(), facts: [].into() }));
+        update(&mut model, Msg::Updated(Arc::new(next)), at(FLIP));
+        let effects = press(&mut model, KeyCode::Char('c'));
+        answer(&mut model, effects, &table());
+        let at_once = |middle| Range { low: 0.0, middle, high: 1.0 };
+        let (without, with) = (at_once(0.95), at_once(with));
+        let row = Row { measure: Measure::Served, now: None, without, with };
+        let scope = model.scope().expect("a scope").to_owned();
+        let forecast = Forecast { scope, rows: vec![row], assumptions: Vec::new() };
+        let now = model.now;
+        let told = Msg::Foretold { request_id: "id-1".to_owned(), forecast: Ok(forecast) };
+        update(&mut model, told, now);
+        screen(&model).contains("| price    what fails is not sent again")
+    };
+    assert!(price("provider-overload", 0.6));
+    assert!(!price("provider-overload", 0.93), "as many are served");
+    assert!(!price("tpm-exhausted", 0.6), "its runbook knows of no price");
+}

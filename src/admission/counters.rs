@@ -249,6 +249,8 @@ pub struct TenantCounters {
     pub offered: u64,
     /// Requests refused, by the gate or for good by the provider.
     pub refused: u64,
+    /// Requests answered with an error that is no refusal.
+    pub failed: u64,
     /// Tokens billed.
     pub tokens: f64,
 }

@@ -156,6 +156,8 @@ fn switched_off_everything_passes_once_and_refusals_come_back_unchanged() {
     assert_eq!(counters.attempts(), 500);
     let refused: Vec<_> = counters.tenants().map(|(_, counts)| counts.refused).collect();
     assert_eq!(refused, [500], "the tenant was refused, whoever refused it");
+    let failed: Vec<_> = counters.tenants().map(|(_, counts)| counts.failed).collect();
+    assert_eq!(failed, [0], "a refusal is no error");
     while let Some(next) = bench.gate.poll_timeout() {
         assert!(next < at(1_200.0), "nothing is held, and what is remembered is forgotten");
         bench.gate.handle_timeout(next);
@@ -295,7 +297,10 @@ fn permanent_refusals_are_never_retried_and_an_exhausted_account_opens_the_break
         bench.answer(id, &head(status, class, Some(10)), at(1.1));
         bench.run_to(at(30.0));
         assert_eq!(bench.delivered(id), Some(true), "{class}");
-        assert_eq!(bench.scope().counters().attempts(), 1, "{class}");
+        let counters = bench.scope().counters();
+        assert_eq!(counters.attempts(), 1, "{class}");
+        let failed: Vec<_> = counters.tenants().map(|(_, counts)| counts.failed).collect();
+        assert_eq!(failed, [u64::from(class != Class::PermanentQuota)], "{class}");
         let next = bench.offer(&offer(2), at(1.2));
         let refused = bench.refusal(next).map(|refusal| refusal.reason);
         let expected = (class == Class::PermanentQuota).then_some(Reason::AccountDead);

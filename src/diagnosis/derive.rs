@@ -134,6 +134,8 @@ const FROM_RECORDS: &[(&str, &str)] = &[
     ("top_tenant", "tenants"),
     ("top_tenant_share", "tenants"),
     ("others_refused_share", "tenants"),
+    ("failing_tenant", "tenants"),
+    ("failing_tenant_share", "tenants"),
     ("cooldown_share", "cooldown"),
     ("retried_originals_share", "attempts_histogram"),
 ];
@@ -250,19 +252,26 @@ fn insert(snapshot: &mut Snapshot, name: &str, value: Value, quality: Quality, p
 
 /// Numbers that sum a list or map up: the largest tenant, the emptiest deployment, the slowest stage.
 fn from_records(snapshot: &mut Snapshot) {
-    let mut top_tenant = None;
+    let mut names: Vec<(&str, String)> = Vec::new();
     let mut found: Vec<(&str, f64, &str)> = Vec::new();
     if let Some(Value::List(tenants)) = snapshot.value("tenants") {
         let top = tenants.iter().max_by(|a, b| tenant_share(a).total_cmp(&tenant_share(b)));
         if let Some(top) = top {
             found.push(("top_tenant_share", tenant_share(top), "tenants"));
-            top_tenant = text(top, "id").map(str::to_owned);
+            names.extend(text(top, "id").map(|id| ("top_tenant", id.to_owned())));
             let refused = |tenant: &Value| field(tenant, "refused_share");
             let others =
                 tenants.iter().filter(|tenant| !std::ptr::eq(*tenant, top)).filter_map(refused);
             if let Some(most) = others.reduce(f64::max) {
                 found.push(("others_refused_share", most, "tenants"));
             }
+        }
+        // Nobody is named where nothing failed.
+        let failed = |tenant: &Value| field(tenant, "share_failed").filter(|share| *share > 0.0);
+        let failing = tenants.iter().filter_map(|tenant| Some((tenant, failed(tenant)?)));
+        if let Some((tenant, share)) = failing.max_by(|a, b| a.1.total_cmp(&b.1)) {
+            found.push(("failing_tenant_share", share, "tenants"));
+            names.extend(text(tenant, "id").map(|id| ("failing_tenant", id.to_owned())));
         }
     }
     if let Some(Value::List(deployments)) = snapshot.value("deployments") {
@@ -291,8 +300,10 @@ fn from_records(snapshot: &mut Snapshot) {
     {
         found.push(("retried_originals_share", share, "attempts_histogram"));
     }
-    if let Some(id) = top_tenant.filter(|_| snapshot.get("top_tenant").is_none()) {
-        insert(snapshot, "top_tenant", Value::Text(id), Quality::Inferred, &["tenants"]);
+    for (name, id) in names {
+        if snapshot.get(name).is_none() {
+            insert(snapshot, name, Value::Text(id), Quality::Inferred, &["tenants"]);
+        }
     }
     for (name, value, part) in found {
         if snapshot.get(name).is_none() && value.is_finite() {
@@ -405,6 +416,27 @@ mod tests {
         check(&[("0", 50.0)], None);
         check(&[("many", 50.0), ("1", 10.0)], None);
         assert_eq!(complete(&snapshot(&[])).snapshot.number("retried_originals_share"), None);
+    }
+
+    #[test]
+    fn the_tenant_that_gets_the_errors_is_named_where_there_are_errors() {
+        let tenant = |id: &str, failed: Option<f64>| {
+            let failed = failed.map(|share| ("share_failed".to_owned(), Value::Number(share)));
+            let id = ("id".to_owned(), Value::Text(id.to_owned()));
+            Value::Map(failed.into_iter().chain([id]).collect())
+        };
+        let check = |tenants: Vec<Value>, expected: Option<(&str, f64)>| {
+            let mut given = snapshot(&[]);
+            given.set("tenants", Value::List(tenants), &Arc::from("test"));
+            let done = complete(&given).snapshot;
+            let name = done.value("failing_tenant").cloned();
+            assert_eq!(name, expected.map(|(id, _)| Value::Text(id.to_owned())));
+            assert_eq!(done.number("failing_tenant_share"), expected.map(|(_, share)| share));
+        };
+        check(vec![tenant("a", Some(0.1)), tenant("b", Some(0.9))], Some(("b", 0.9)));
+        check(vec![tenant("a", Some(0.0)), tenant("b", Some(0.0))], None);
+        check(vec![tenant("a", None), tenant("b", None)], None);
+        check(vec![], None);
     }
 
     #[test]

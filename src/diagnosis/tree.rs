@@ -56,6 +56,8 @@ pub struct Cause {
     pub pages_owner: bool,
     /// What ends it for good, for whoever has it under control; may be empty.
     pub lasting: String,
+    /// What its flips cost callers and why that is worth it; empty where they cost nothing.
+    pub price: String,
 }
 
 /// One branch of a decision.

@@ -468,9 +468,12 @@ fn people(page: &mut Page, scopes: &[Scope]) {
             page.sample("weir_spend_usd_total", &[("scope", &**scope.name())], spend);
         }
     }
-    let families: [(&str, &str, TenantCount); 3] = [
+    let families: [(&str, &str, TenantCount); 4] = [
         ("weir_tenant_offered_total", "Requests that arrived, by tenant.", |t| count(t.offered)),
         ("weir_tenant_refused_total", "Requests refused, by tenant.", |t| count(t.refused)),
+        ("weir_tenant_failed_total", "Requests that ended in an error, by tenant.", |t| {
+            count(t.failed)
+        }),
         ("weir_tenant_tokens_total", "Tokens billed, by tenant.", |t| t.tokens),
     ];
     for (name, help, read) in families {

@@ -53,6 +53,8 @@ pub(super) struct CauseBlock {
     pub(super) pages_owner: bool,
     #[serde(default)]
     pub(super) lasting: String,
+    #[serde(default)]
+    pub(super) price: String,
 }
 
 /// Within which bounds a file may touch a flag.

@@ -230,6 +230,7 @@ impl<'a> Reader<'a> {
             asked_at: block.asked_at.iter().map(|node| node.get_ref().clone()).collect(),
             pages_owner: block.pages_owner,
             lasting: block.lasting.clone(),
+            price: block.price.clone(),
         }
     }
 

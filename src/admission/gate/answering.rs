@@ -163,6 +163,7 @@ impl Gate {
         let now = self.clamp(now);
         let Some(known) = self.requests.get(request) else { return };
         let (place, original, enforced) = (known.scope, known.original, known.enforced);
+        let tenant = known.tenant;
         let Phase::Streaming { started, held } = known.phase else {
             return self.handle_end(request, None, now);
         };
@@ -170,6 +171,7 @@ impl Gate {
         self.heard(place, &outcome, enforced, started, now);
         let scope = &mut self.scopes[place];
         scope.counters.completed.add(Completion::Error);
+        scope.counters.tenant(tenant, &mut self.tenants).failed += 1;
         self.originals[original].log(chain("broken", now));
         // What it cost is not known; the estimate stands.
         self.end_attempt(request, estimated(held), outcome, &[], now);

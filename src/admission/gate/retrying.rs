@@ -38,8 +38,10 @@ impl Gate {
                 let request = &self.requests[id];
                 let counters = &mut self.scopes[place].counters;
                 counters.completed.add(outcome);
-                if outcome == Completion::Refused {
-                    counters.tenant(request.tenant, &mut self.tenants).refused += 1;
+                let tenant = counters.tenant(request.tenant, &mut self.tenants);
+                match outcome {
+                    Completion::Refused => tenant.refused += 1,
+                    _ => tenant.failed += 1,
                 }
                 let enforced = request.enforced;
                 let owner = self.settings.retry_owner == RetryOwner::Gateway;

@@ -55,10 +55,10 @@ pub enum Measure {
 impl Measure {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 7] = [
+        Self::Served,
         Self::Amplification,
         Self::Admitted,
         Self::Shed,
-        Self::Served,
         Self::QueueAge,
         Self::TokenHeadroom,
         Self::RequestHeadroom,
@@ -144,6 +144,13 @@ impl Forecast {
     #[must_use]
     pub fn row(&self, measure: Measure) -> Option<&Row> {
         self.rows.iter().find(|row| row.measure == measure)
+    }
+
+    /// Whether clearly fewer are served with the flips than without.
+    #[must_use]
+    pub fn serves_fewer(&self) -> bool {
+        self.row(Measure::Served)
+            .is_some_and(|row| row.with.middle < row.without.middle - Measure::Served.grain())
     }
 }
 

@@ -292,10 +292,14 @@ fn tenants_come_as_rows_with_shares() {
             "weir_tenant_offered_total{{scope=\"s\",tenant=\"a\"}} {}\n\
              weir_tenant_offered_total{{scope=\"s\",tenant=\"b\"}} {}\n\
              weir_tenant_refused_total{{scope=\"s\",tenant=\"b\"}} {}\n\
+             weir_tenant_failed_total{{scope=\"s\",tenant=\"a\"}} {}\n\
+             weir_tenant_failed_total{{scope=\"s\",tenant=\"b\"}} {}\n\
              weir_tenant_tokens_total{{scope=\"s\",tenant=\"a\"}} {}\n",
             n * 30.0,
             n * 10.0,
             n * 5.0,
+            n,
+            n * 3.0,
             n * 900.0
         )
     };
@@ -314,6 +318,8 @@ fn tenants_come_as_rows_with_shares() {
         (0, "share_requests", Some(0.75)),
         (0, "share_tokens", Some(1.0)),
         (0, "refused_share", Some(0.0)),
+        (0, "share_failed", Some(0.25)),
+        (1, "share_failed", Some(0.75)),
         (1, "share_requests", Some(0.25)),
         (1, "refused_share", Some(0.5)),
         (1, "share_tokens", Some(0.0)),

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::admission::Direction;
-use crate::flag::{Guard, OnExpire, Plan, PlannedChange, Row};
+use crate::flag::{Forecast, Guard, OnExpire, Plan, PlannedChange, Row};
 use crate::tui::app::Model;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
@@ -169,6 +169,7 @@ fn foretold(
                 Line::from(format!(" {label:<8}{}", row.words()))
             };
             let mut content: Vec<_> = forecast.rows.iter().enumerate().map(row).collect();
+            content.extend(price(model, &dialog.plan, forecast, look, width));
             let assumed = field("", &forecast.assumed(), width);
             content.extend(assumed.into_iter().map(|line| line.style(dim)));
             content
@@ -179,6 +180,24 @@ fn foretold(
         content.extend(field("", &text, width).into_iter().map(|line| line.style(dim)));
     }
     content
+}
+
+/// Why fewer are to be served, where the cause's runbook has an answer.
+fn price(
+    model: &Model,
+    plan: &Plan,
+    forecast: &Forecast,
+    look: &Appearance,
+    width: usize,
+) -> Vec<Line<'static>> {
+    if plan.is_risky() || !forecast.serves_fewer() {
+        return Vec::new();
+    }
+    let cause = model.verdict().map(|verdict| &verdict.cause);
+    let known = cause.and_then(|id| model.guidance()?.library.cause(id));
+    let Some(cause) = known.filter(|cause| !cause.price.is_empty()) else { return Vec::new() };
+    let strong = look.style(Role::Strong);
+    field("price", &cause.price, width).into_iter().map(|line| line.style(strong)).collect()
 }
 
 fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<Line<'static>> {

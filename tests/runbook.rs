@@ -12,6 +12,8 @@ use weir::runbook::{self, Problem, SHIPPED, Severity};
 
 /// What the runbooks of causes lead to once the loop has to be taken down.
 const RECOVERY: &str = "recovery";
+/// What names causes, what goes on after a cure, and what is opened on purpose.
+const WITHOUT_CAUSE: [&str; 3] = [TRIAGE, RECOVERY, runbook::ROLLBACK];
 const EXAMPLE: &str = include_str!("data/tpm-exhausted.runbook.md");
 
 fn today() -> NaiveDate {
@@ -70,7 +72,7 @@ fn a_flip_that_did_not_help_is_not_offered_again() {
 fn the_triage_leads_to_every_cause() {
     let library = library();
     let triage = library.triage();
-    for book in library.books().filter(|book| ![TRIAGE, RECOVERY].contains(&book.id.as_str())) {
+    for book in library.books().filter(|book| !WITHOUT_CAUSE.contains(&book.id.as_str())) {
         let leading = leading_to(triage, &book.id);
         assert!(leading.contains(triage.entry.as_str()), "the triage does not lead to {}", book.id);
         assert!(book.cause.is_some(), "{} treats no cause", book.id);

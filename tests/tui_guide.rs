@@ -325,3 +325,28 @@ fn small_and_odd_screens_do_not_panic() {
         press(&mut model, KeyCode::Esc);
     }
 }
+
+#[test]
+fn the_walk_that_takes_admission_down_is_opened_on_purpose_and_stops_where_calm_is_not_known() {
+    let mut model = model();
+    keys(&mut model, "fR");
+    assert_eq!(place(&model), "rollback/ready");
+    let text = screen(&model, 120, 40);
+    assert!(text.contains("? calm_s > 300"), "{text}");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(place(&model), "rollback/blind");
+    assert!(press(&mut model, KeyCode::Enter).is_empty(), "nothing is planned");
+}
+
+#[test]
+fn a_walk_that_somebody_is_on_is_not_lost_to_another() {
+    let mut model = at_the_flip();
+    let on = place(&model);
+    keys(&mut model, "ncalled the owner");
+    press(&mut model, KeyCode::Enter);
+    assert!(!guide(&model).is_untouched(), "a person has left a note");
+    keys(&mut model, "fR");
+    assert_eq!(place(&model), on);
+    let toast = model.toast.as_ref().map(|toast| toast.text.clone()).unwrap_or_default();
+    assert!(toast.contains("is under way"), "{toast}");
+}

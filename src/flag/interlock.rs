@@ -187,7 +187,8 @@ fn lowering_admission(after: &After, scopes: &[Arc<Snapshot>]) -> Vec<Guard> {
     guards
 }
 
-/// A rollback goes 1, 0.5, 0.25, 0, with time to see each step's effect, and switches off last.
+/// A rollback freezes the adaptive rate, goes 1, 0.5, 0.25, 0, with time to see each step's effect, and
+/// switches off last.
 fn one_step_at_a_time(after: &After, now: Option<DateTime<Utc>>) -> Vec<Guard> {
     const RATIO: &str = "admission.enforced_ratio";
     let mut guards = Vec::new();
@@ -212,6 +213,15 @@ fn one_step_at_a_time(after: &After, now: Option<DateTime<Utc>>) -> Vec<Guard> {
             _ => {}
         }
     }
+    // A rate that adapts meanwhile hides what a step does.
+    guards.push(Guard {
+        text: format!(
+            "adaptive.enabled is false, stored and effective: {}",
+            after.shown("adaptive.enabled")
+        ),
+        holds: after
+            .everywhere("adaptive.enabled", |value| matches!(value, FlagValue::Bool(false))),
+    });
     let last = [RATIO, "admission.mode"]
         .into_iter()
         .filter_map(|key| after.table.get(key)?.at.map(|at| (key, at)))
@@ -331,7 +341,8 @@ mod tests {
     fn admission_goes_down_only_when_every_guard_holds() {
         let check = |name: &'static str, number: Option<f64>, expected: Option<&str>| {
             for down in ["admission.mode=off", "admission.mode=shadow"] {
-                let last = table(&[("admission.enforced_ratio", "0.25")]);
+                let last =
+                    table(&[("admission.enforced_ratio", "0.25"), ("adaptive.enabled", "false")]);
                 let refused = refused(&[down], &last, &[calm_but(name, number)]);
                 let matches = match (&refused, expected) {
                     (Some(text), Some(part)) => text.contains(part),
@@ -377,7 +388,8 @@ mod tests {
         let minutes_ago =
             |minutes: i64| Some(DateTime::UNIX_EPOCH + TimeDelta::minutes(60 - minutes));
         let refused = |change: &str, ratio: &str, changed_at| {
-            let mut table = table(&[("admission.enforced_ratio", ratio)]);
+            let mut table =
+                table(&[("admission.enforced_ratio", ratio), ("adaptive.enabled", "false")]);
             let flag = table.flags.iter_mut().find(|flag| flag.key == "admission.enforced_ratio");
             flag.expect("in the table").at = changed_at;
             let scopes = [calm_but("amplification", Some(1.0))];
@@ -405,6 +417,18 @@ mod tests {
             let text = refused(change, ratio, minutes_ago(60)).expect("a leap");
             assert!(text.starts_with("admission.enforced_ratio "), "{change} from {ratio}: {text}");
         }
+    }
+
+    #[test]
+    fn a_rollback_begins_with_a_frozen_rate() {
+        let calm = [calm_but("amplification", Some(1.0))];
+        let half = ["admission.enforced_ratio=0.5"];
+        let text = refused(&half, &table(&[]), &calm).expect("it adapts");
+        assert!(text.starts_with("adaptive.enabled is false"), "{text}");
+        let frozen = table(&[("adaptive.enabled", "false")]);
+        assert_eq!(refused(&half, &frozen, &calm), None);
+        let both = ["adaptive.enabled=false", "admission.enforced_ratio=0.5"];
+        assert_eq!(refused(&both, &table(&[]), &calm), None, "all of a plan is stored, or none");
     }
 
     #[test]
@@ -478,7 +502,9 @@ mod tests {
         let clients = table(&[("retry.owner", "client")]);
         let text = refused(&["admission.mode=off"], &clients, &calm).expect("clients retry");
         assert!(text.starts_with("the gateway owns the retries"), "{text}");
-        let mut lagging = table(&[]);
+        let mut lagging =
+            table(&[("admission.enforced_ratio", "0.25"), ("adaptive.enabled", "false")]);
+        assert_eq!(refused(&["admission.mode=off"], &lagging, &calm), None);
         let flag = lagging.flags.iter_mut().find(|flag| flag.key == "retry.max_attempts");
         let effective = &mut flag.expect("in the table").effective;
         effective.insert("gw-2".to_owned(), value("retry.max_attempts", "3"));

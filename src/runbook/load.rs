@@ -13,6 +13,8 @@ use super::problem::{Problem, Severity};
 use super::read::{MAX_FILE_BYTES, read};
 use super::sheet::Sheet;
 
+/// The runbook that takes admission down; no cause leads to it.
+pub const ROLLBACK: &str = "rollback";
 /// How the name of a runbook file ends.
 pub const SUFFIX: &str = ".runbook.md";
 /// Most runbook files of one directory.
@@ -57,6 +59,7 @@ shipped!(
     "recovery",
     "retry-backlog",
     "retry-clock",
+    "rollback",
     "rpm-exhausted",
     "runaway-demand",
     "tenant-starvation",

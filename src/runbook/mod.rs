@@ -26,7 +26,8 @@ pub use coverage::{Coverage, Exit};
 pub use exits::is_open_answer;
 pub use lint::{lint, unfit};
 pub use load::{
-    LoadError, SHIPPED, SUFFIX, assemble, embedded, files_of, load_dir, read_all, read_file,
+    LoadError, ROLLBACK, SHIPPED, SUFFIX, assemble, embedded, files_of, load_dir, read_all,
+    read_file,
 };
 pub use mutate::{Mutation, Survivor, lint_thresholds, mutate, unusable_tests};
 pub use problem::{Problem, Severity};

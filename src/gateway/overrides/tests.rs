@@ -176,7 +176,7 @@ fn refusal(seen: &Seen, base: &Settings, changes: Wanted) -> Option<String> {
 
 #[test]
 fn interlocks_hold_whoever_asks() {
-    let last_step = Settings { enforced_ratio: 0.25, ..Settings::default() };
+    let last_step = Settings { enforced_ratio: 0.25, adaptive: false, ..Settings::default() };
     let off: Wanted = &[("admission.mode", Some("off"))];
     let cases: [(Wanted, &str); 5] = [
         (&[("retry.max_attempts", Some("4"))], "at most 1 a flip: +2; this does not hold"),
@@ -209,7 +209,7 @@ fn interlocks_hold_whoever_asks() {
 
 #[test]
 fn every_signal_that_an_interlock_asks_for_can_refuse() {
-    let last_step = Settings { enforced_ratio: 0.25, ..Settings::default() };
+    let last_step = Settings { enforced_ratio: 0.25, adaptive: false, ..Settings::default() };
     let changes: [Wanted; 3] = [
         &[("admission.mode", Some("off"))],
         &[("admission.mode", Some("shadow"))],
@@ -240,7 +240,8 @@ fn every_signal_that_an_interlock_asks_for_can_refuse() {
 
 #[test]
 fn steps_down_are_half_and_each_has_its_time() {
-    let mut table = Overrides::new("gw-1", Settings::default());
+    let frozen = Settings { adaptive: false, ..Settings::default() };
+    let mut table = Overrides::new("gw-1", frozen);
     let mut step = |ratio: &str, minutes: i64| {
         let change =
             body(&[("admission.enforced_ratio", Some(ratio))], &format!("{ratio} {minutes}"));

@@ -51,6 +51,8 @@ pub enum Action {
     Last,
     /// Plan the verdict's own remedy.
     TakePlan,
+    /// Walk along the runbook that takes admission down.
+    Rollback,
     /// Plan `contain`.
     Contain,
     /// Plan every flag's safe value.
@@ -268,6 +270,7 @@ const CAN_CONTAIN: fn(&Model) -> bool =
     |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
 const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();
 const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
+const CAN_ROLL_BACK: fn(&Model) -> bool = |model| !model.read_only && model.facts().is_some();
 const HAS_GUIDE: fn(&Model) -> bool = |model| model.facts().is_some();
 const IS_REPLAY: fn(&Model) -> bool = |model| model.playhead.is_some();
 const IS_LIVE: fn(&Model) -> bool = |model| model.playhead.is_none();
@@ -288,6 +291,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
     row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
     row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
+    row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, &[C::Flags], &[key('R')], "", CAN_ROLL_BACK),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),
     row(Action::TakeStep, "take-step", "take the choice: goes on, answers, or opens a plan", "Act", Danger::Plans, &[C::Guide], &[named(KeyCode::Enter)], "take", ALWAYS),
     row(Action::StepBack, "step-back", "one step of the walk back", "Act", Danger::Safe, &[C::Guide], &[key('b')], "step back", ALWAYS),

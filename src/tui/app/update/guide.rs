@@ -8,7 +8,7 @@ use tui_input::Input;
 use crate::admission::FlagValue;
 use crate::diagnosis::{Facts, Goto, TRIAGE, Truth};
 use crate::flag::Change;
-use crate::runbook::{Stuck, Walk};
+use crate::runbook::{Offer, ROLLBACK, Stuck, Walk};
 use crate::signal::Mono;
 use crate::tui::app::guide::{Does, FirstFlip};
 use crate::tui::app::mode::{Mode, Prompt};
@@ -71,6 +71,39 @@ pub fn open(model: &mut Model) {
             walk.follow_to_person(facts, now, is_so);
         }
     });
+    model.modes.push(Mode::Guide(0));
+    rest(model);
+}
+
+/// Opens the walk that takes admission down, unless another one is under way.
+pub fn open_rollback(model: &mut Model) {
+    let found = model.scope().map(str::to_owned).zip(model.facts().cloned());
+    let Some(((scope, facts), library)) =
+        found.zip(model.guidance().map(|one| Arc::clone(&one.library)))
+    else {
+        toast(model, Role::Warn, "there is no evidence yet to walk on");
+        return;
+    };
+    let other = model.guides.get(&scope).filter(|walk| {
+        let has_ended =
+            matches!(walk.view(&facts).map(|view| view.offer), Some(Offer::Ended { .. }));
+        !walk.is_untouched() && walk.position().0 != ROLLBACK && !has_ended
+    });
+    if let Some(walk) = other {
+        let text = format!(
+            "the walk along {} is under way: end it or hand it over first (d, l)",
+            walk.position().0
+        );
+        toast(model, Role::Warn, text);
+        return;
+    }
+    if model.guides.get(&scope).is_none_or(|walk| walk.position().0 != ROLLBACK) {
+        let zero = model.wall - model.now.since_start();
+        match Walk::start_in(library, ROLLBACK) {
+            Ok(walk) => drop(model.guides.insert(scope.clone(), walk.of(&scope, zero))),
+            Err(why) => return toast(model, Role::Warn, why.to_string()),
+        }
+    }
     model.modes.push(Mode::Guide(0));
     rest(model);
 }

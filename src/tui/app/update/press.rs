@@ -153,6 +153,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
             };
         }
         Action::Contain => return contain(model),
+        Action::Rollback => guide::open_rollback(model),
         Action::AllSafe => return dialog::wish(model, Want::AllSafe),
         Action::Undo => return dialog::undo(model),
         Action::Why if matches!(model.mode(), Mode::Guide(_)) => {

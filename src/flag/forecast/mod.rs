@@ -232,7 +232,9 @@ fn check(snapshot: &Snapshot, ways: &[Assumed], before: &Settings) -> Result<(),
         };
         if !modelled.iter().any(is_near) {
             let value = modelled.first().map_or(f64::NAN, |numbers| numbers.of(measure));
-            let why = format!("{measure} is {seen:.2} and would be {value:.2} as far as is known");
+            let why = format!(
+                "the model does not explain the present ({measure} {seen:.2} seen, {value:.2} computed)"
+            );
             return Err(NoForecast::Unlike(why));
         }
     }

@@ -205,6 +205,20 @@ impl Model {
         self.walked_node().or_else(|| self.first_node())
     }
 
+    /// What the first flips of the verdict's cause, or of the one that flips hold down, cost callers, and
+    /// why that is worth it.
+    #[must_use]
+    pub fn price(&self) -> Option<&str> {
+        let verdict = self.verdict()?;
+        let held = self.held(verdict).map(|was| was.cause.as_str());
+        let library = &self.guidance()?.library;
+        let known = held.into_iter().chain([verdict.cause.as_str()]);
+        known
+            .filter_map(|id| library.cause(id))
+            .map(|cause| cause.price.as_str())
+            .find(|price| !price.is_empty())
+    }
+
     /// The flip that comes next, if a flip does.
     #[must_use]
     pub fn first_flip(&self) -> Option<FirstFlip> {

@@ -105,7 +105,11 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
             // Where shedding is what the flip is for, going back would bring the storm back.
             let is_meant = model.headline().state() == State::Contained;
-            let way = if is_meant { "" } else { ": u plans the way back" };
+            let way = match model.price() {
+                _ if is_meant => "",
+                Some(_) => ", which is the price of it; u plans the way back",
+                None => ": u plans the way back",
+            };
             (Role::Warn, format!("in effect, and fewer are served{way}"))
         }
         Progress::Pending { left } => {

@@ -38,7 +38,9 @@ pub fn draw(model: &Model, cursor: usize, look: &Appearance, area: Rect, buf: &m
     ])
     .areas(area);
     trail(model, walk, look, above, buf);
-    step(&view, look, middle, buf);
+    // The sentence of the cause names whom its questions are about.
+    let said = model.verdict().filter(|verdict| verdict.cause == view.book.id);
+    step(&view, said.map(|verdict| verdict.say.as_str()), look, middle, buf);
     ways(&choices, cursor, look, below, buf);
 }
 
@@ -82,7 +84,7 @@ fn passed(
     Line::from(spans)
 }
 
-fn step(view: &View<'_>, look: &Appearance, area: Rect, buf: &mut Buffer) {
+fn step(view: &View<'_>, said: Option<&str>, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let place = format!(" {}: {} ", view.book.id, view.node.title);
     let inner = panel(Line::styled(place, look.style(Role::Strong)), area, look, buf);
     let width = usize::from(inner.width);
@@ -95,6 +97,9 @@ fn step(view: &View<'_>, look: &Appearance, area: Rect, buf: &mut Buffer) {
     if let crate::runbook::Offer::Ask { question, .. } = &view.offer {
         let role = look.style(Role::Strong);
         rows.extend(wrap(question, width).into_iter().map(|row| Line::styled(row, role)));
+    }
+    if let Some(said) = said {
+        rows.extend(wrap(said, width).into_iter().map(Line::from));
     }
     let prose = wrap(&view.node.prose, width);
     let left = prose.len().saturating_sub(PROSE_ROWS);

@@ -193,11 +193,9 @@ fn price(
     if plan.is_risky() || !forecast.serves_fewer() {
         return Vec::new();
     }
-    let cause = model.verdict().map(|verdict| &verdict.cause);
-    let known = cause.and_then(|id| model.guidance()?.library.cause(id));
-    let Some(cause) = known.filter(|cause| !cause.price.is_empty()) else { return Vec::new() };
+    let Some(price) = model.price() else { return Vec::new() };
     let strong = look.style(Role::Strong);
-    field("price", &cause.price, width).into_iter().map(|line| line.style(strong)).collect()
+    field("price", price, width).into_iter().map(|line| line.style(strong)).collect()
 }
 
 fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<Line<'static>> {
@@ -399,6 +397,10 @@ fn answer(
             Some(why) => (Role::Warn, vec![format!("Apply is locked: {why}")]),
             None if dialog.focus == Focus::Apply => {
                 (Role::Ok, vec!["Apply is ready: Enter sends it".to_owned()])
+            }
+            None if dialog.forecast.is_none() => {
+                let text = "Apply is ready, the forecast is not yet: Tab to it, then Enter";
+                (Role::Ok, vec![text.to_owned()])
             }
             None => (Role::Ok, vec!["Apply is ready: Tab to it, then Enter".to_owned()]),
         },

@@ -98,9 +98,6 @@ fn step(view: &View<'_>, said: Option<&str>, look: &Appearance, area: Rect, buf:
         let role = look.style(Role::Strong);
         rows.extend(wrap(question, width).into_iter().map(|row| Line::styled(row, role)));
     }
-    if let Some(said) = said {
-        rows.extend(wrap(said, width).into_iter().map(Line::from));
-    }
     let prose = wrap(&view.node.prose, width);
     let left = prose.len().saturating_sub(PROSE_ROWS);
     rows.extend(
@@ -121,6 +118,9 @@ fn step(view: &View<'_>, said: Option<&str>, look: &Appearance, area: Rect, buf:
             Span::raw(format!("{:<room$} ", cut(&one.predicate, room, look.glyphs.ellipsis))),
             Span::styled(read, look.style(Role::Strong)),
         ]));
+    }
+    if let Some(said) = said {
+        rows.extend(wrap(said, width).into_iter().map(Line::from));
     }
     lines(rows, inner, buf);
 }

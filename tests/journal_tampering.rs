@@ -43,6 +43,8 @@ fn whole() -> Kept {
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
             store: None,
+            timer_of: None,
+            marks: weir::flag::Marks::default(),
         };
         let outcome = Event::Outcome {
             request_id,

@@ -40,6 +40,7 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
     let mut signals = Signals::listen()?;
     let mut screen = Screen::enter()?;
     let mut desk = Desk::new(session);
+    desk.carry_out(Effect::EarlierForecasts);
     let mut terminal = EventStream::new();
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -223,6 +224,14 @@ impl Desk {
                     });
                     Msg::Foretold { request_id, forecast }
                 });
+            }
+            Effect::EarlierForecasts => {
+                let answer = port.earlier_forecasts();
+                self.spawn(async move { Msg::Earlier(answer.await) });
+            }
+            Effect::KeepForecast(hindsight) => {
+                let answer = port.keep_forecast(*hindsight);
+                self.spawn(async move { Msg::ForecastKept(answer.await) });
             }
             Effect::Apply(plan) => {
                 let request_id = plan.request_id.clone();

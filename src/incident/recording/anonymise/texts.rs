@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use crate::flag::Marks;
 use crate::incident::Event;
 
 /// What stands where a text was taken out.
@@ -94,6 +95,8 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             ttl_s,
             on_expire,
             verify,
+            timer_of,
+            marks,
             ..
         } => Event::Flip {
             request_id: words.name("id", &request_id),
@@ -107,6 +110,8 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             on_expire,
             verify,
             store: None,
+            timer_of: timer_of.map(|id| words.name("id", &id)),
+            marks: Marks { override_reason: marks.override_reason.map(|_| removed()), ..marks },
         },
         Event::Plan { name, changes, refused } => {
             Event::Plan { name: words.hide(&name), changes, refused: refused.map(|_| removed()) }

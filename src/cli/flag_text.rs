@@ -89,7 +89,7 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store, has_glass: bool) -> String {
     let carried = if able.timer || plan.ttl_s.is_none() {
         ""
     } else {
-        "; only while a `weir watch` of this user runs"
+        "; only while a `weir watch` runs, started before it or after, by this user"
     };
     let reason = if plan.reason.is_empty() { "MISSING, add --reason" } else { &plan.reason };
     lines.push(format!("  reaches  {}", plan.reach));

@@ -111,7 +111,11 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             verify,
             store: None,
             timer_of: timer_of.map(|id| words.name("id", &id)),
-            marks: Marks { override_reason: marks.override_reason.map(|_| removed()), ..marks },
+            marks: Marks {
+                undoes: marks.undoes,
+                overridden: marks.overridden.iter().map(|guard| words.hide(guard)).collect(),
+                override_reason: marks.override_reason.map(|_| removed()),
+            },
         },
         Event::Plan { name, changes, refused } => {
             Event::Plan { name: words.hide(&name), changes, refused: refused.map(|_| removed()) }

@@ -106,7 +106,9 @@ impl Timekeeper {
         match looked {
             Ok(found) => {
                 heard.trouble = None;
-                found.into_iter().for_each(|open| lock(&self.timers).take_up(open));
+                if let Some(open) = found {
+                    lock(&self.timers).take_up(open);
+                }
             }
             Err(why) if heard.trouble.as_ref() == Some(&why) => {}
             Err(why) => {
@@ -463,8 +465,8 @@ mod tests {
         let table = stage.store.list().await.expect("there");
         let due = timed.act(&table, &Evidence::default(), "id back".to_owned());
         let Due::Revert(plan) = due else { panic!("it reverts: {due:?}") };
-        let timer = Author { actor: TIMER.to_owned(), incident: None, anchor: None };
-        let flip = Flip::new(plan, &table, timer, &[]).expect("allowed");
+        let author = Author { actor: TIMER.to_owned(), incident: None, anchor: None };
+        let flip = Flip::new(plan, &table, author, &[]).expect("allowed");
         let flag::Step::WriteIntent(intent) = flip.next() else { panic!("an intent comes first") };
         let intent = Intent { store: Some("simple".to_owned()), ..intent.clone() };
         let claim = |seconds| {

@@ -43,12 +43,9 @@ pub enum Event {
         /// The store that it goes to, by name; older entries do not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// The flip whose timer this is, by its request; absent for what a person did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        timer_of: Option<String>,
-        /// Which interlocks it was to pass, and why.
+        /// What few flips have.
         #[serde(flatten)]
-        marks: Marks,
+        notes: Box<FlipNotes>,
     },
     /// How the flip ended.
     Outcome {
@@ -89,6 +86,17 @@ pub enum Event {
     Other,
 }
 
+/// What is kept of some flips beside what all have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlipNotes {
+    /// The flip whose timer this is, by its request; absent for what a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_of: Option<String>,
+    /// Which interlocks it was to pass, and why.
+    #[serde(flatten)]
+    pub marks: Marks,
+}
+
 impl Event {
     /// A plan as it was shown.
     #[must_use]
@@ -123,8 +131,8 @@ impl Event {
     #[must_use]
     pub fn timer(intent: &Intent, of: &str) -> Self {
         let mut event = Self::from(intent);
-        if let Self::Flip { timer_of, .. } = &mut event {
-            *timer_of = Some(of.to_owned());
+        if let Self::Flip { notes, .. } = &mut event {
+            notes.timer_of = Some(of.to_owned());
         }
         event
     }
@@ -139,9 +147,9 @@ impl Event {
                     .map_or_else(String::new, |guard| format!(", refused by: {guard}"));
                 format!("plan {name}: {}{refused}", changes.join(", "))
             }
-            Self::Flip { plan, actor, reason, revision, marks, .. } => {
+            Self::Flip { plan, actor, reason, revision, notes, .. } => {
                 let glass =
-                    marks.broken_glass().map_or_else(String::new, |said| format!("; {said}"));
+                    notes.marks.broken_glass().map_or_else(String::new, |said| format!("; {said}"));
                 format!("flip {plan} by {actor} at revision {revision}: {reason}{glass}")
             }
             Self::Outcome { plan, say, .. } => format!("flip {plan}: {say}"),
@@ -177,8 +185,7 @@ impl From<&Intent> for Event {
             on_expire: intent.on_expire.into(),
             verify: intent.verify.clone(),
             store: intent.store.clone(),
-            timer_of: None,
-            marks: intent.marks.clone(),
+            notes: Box::new(FlipNotes { timer_of: None, marks: intent.marks.clone() }),
         }
     }
 }

@@ -58,8 +58,7 @@ fn note(flips: &mut Vec<Kept>, entry: Entry, store: &str) {
             ttl_s,
             on_expire,
             store: Some(of),
-            timer_of,
-            marks,
+            notes,
             ..
         } if of == store => flips.push(Kept {
             event: FlagEvent {
@@ -73,12 +72,12 @@ fn note(flips: &mut Vec<Kept>, entry: Entry, store: &str) {
                 revision: Revision(revision),
                 changes: changes.into_iter().map(EventChange::from).collect(),
                 anchor: None,
-                marks,
+                marks: notes.marks,
             },
             plan,
             ttl_s,
             on_expire: on_expire.into(),
-            timer_of,
+            timer_of: notes.timer_of,
             end: None,
         }),
         Event::Outcome { request_id, end, .. } => {
@@ -173,9 +172,10 @@ pub enum Claim {
 /// # Errors
 /// As [`Journal::append`].
 pub fn claim(journal: &Journal, event: &Event, now: DateTime<Utc>) -> Result<Claim, JournalError> {
-    let Event::Flip { store: Some(store), timer_of: Some(of), changes, .. } = event else {
+    let Event::Flip { store: Some(store), notes, changes, .. } = event else {
         return journal.append(event, now).map(Claim::Ours);
     };
+    let Some(of) = &notes.timer_of else { return journal.append(event, now).map(Claim::Ours) };
     let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
     // Timers run out rarely, so all of the journal may be read while nobody else writes.
     let why_not = |path: &Path| Ok(taken(&kept(path, store)?, of, &keys, now));

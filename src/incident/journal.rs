@@ -465,7 +465,6 @@ fn cannot(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Journal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flag::Marks;
     use crate::flag::wire::WireOnExpire;
     use std::os::unix::fs::PermissionsExt;
 
@@ -486,8 +485,7 @@ mod tests {
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
             store: None,
-            timer_of: None,
-            marks: Marks::default(),
+            notes: Box::default(),
         }
     }
 

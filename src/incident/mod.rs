@@ -14,7 +14,7 @@ pub mod recording;
 
 pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
-pub use event::Event;
+pub use event::{Event, FlipNotes};
 pub use flips::{CLAIM_S, Claim, Follow, claim, history, timers};
 pub use hindsights::{Earlier, KEPT_MAX, earlier, keep, place_beside};
 pub use journal::{

@@ -68,23 +68,23 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                 name => break ExitReason::Signal(name),
             },
             event = terminal.next() => match event {
-                Some(Ok(event)) => terminal_msg(event).map_or(Woken::Nothing, Woken::Msg),
+                Some(Ok(event)) => terminal_msg(event).map_or(Woken::Nothing, Woken::msg),
                 Some(Err(_)) | None => break ExitReason::TerminalLost,
             },
-            Some(msg) = desk.answers.recv() => Woken::Msg(msg),
+            Some(msg) = desk.answers.recv() => Woken::msg(msg),
             changed = desk.session.updates.changed(), if !desk.updates_closed => {
                 desk.updates_closed = changed.is_err();
-                desk.newest().map_or(Woken::Nothing, Woken::Msg)
+                desk.newest().map_or(Woken::Nothing, Woken::msg)
             }
             notice = desk.session.notices.recv(), if !desk.notices_closed => {
                 desk.notices_closed = notice.is_none();
-                notice.map_or(Woken::Nothing, |notice| Woken::Msg(Msg::Noticed(notice)))
+                notice.map_or(Woken::Nothing, |notice| Woken::msg(Msg::Noticed(notice)))
             }
             _ = second.tick() => {
                 if is_lost() {
                     break ExitReason::TerminalLost;
                 }
-                Woken::Msg(Msg::Tick(Utc::now()))
+                Woken::msg(Msg::Tick(Utc::now()))
             }
             () = sleep_until(due), if desk.model.dirty => Woken::Nothing,
         };
@@ -105,9 +105,15 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
 
 /// What woke the loop.
 enum Woken {
-    Msg(Msg),
+    Msg(Box<Msg>),
     Suspend,
     Nothing,
+}
+
+impl Woken {
+    fn msg(msg: Msg) -> Self {
+        Self::Msg(Box::new(msg))
+    }
 }
 
 /// What the loop does next.
@@ -166,7 +172,7 @@ impl Desk {
     /// Takes what woke the loop and everything else that is ready.
     async fn take(&mut self, woken: Woken, terminal: &mut EventStream) -> Next {
         let mut next = match woken {
-            Woken::Msg(msg) => self.step(msg),
+            Woken::Msg(msg) => self.step(*msg),
             Woken::Suspend => Next::Suspend,
             Woken::Nothing => Next::Go,
         };

@@ -306,8 +306,11 @@ fn a_forecast_is_held_against_what_came_when_its_time_is_there() {
     let range = Range { low: 0.0, middle: 1.0, high: 2.0 };
     let row = Row { measure: Measure::Amplification, now: None, without: range, with: range };
     let scope = model.scope().expect("a scope").to_owned();
-    model.flips.last_mut().expect("a flip").forecast =
-        Some(Forecast { scope, rows: vec![row], assumptions: Vec::new() });
+    // It is worked out while the plan is sent already.
+    let foretold = Ok(Forecast { scope, rows: vec![row], assumptions: Vec::new() });
+    let late = Msg::Foretold { request_id: "id-1".to_owned(), forecast: foretold };
+    let now = model.now;
+    update(&mut model, late, now);
     let came = [("amplification", 5.0)];
     look_again(&mut model, FLIP + 30, "healthy", Standing::Likely, &came);
     assert_eq!(model.forecasts.kept, [], "half of the time is left");

@@ -44,6 +44,13 @@ pub fn worked_out(model: &mut Model, request_id: &str, forecast: Result<Forecast
             return;
         }
     }
+    // The plan was sent meanwhile. It was asked before that, so it is held against what comes all the same.
+    let now = model.now;
+    let is_early = |since: Mono| now.saturating_since(since).as_secs_f64() < HORIZON_S;
+    let sent = model.flips.iter_mut().find(|flip| flip.plan.request_id == request_id);
+    if let Some(flip) = sent.filter(|flip| is_early(flip.since)) {
+        flip.forecast = forecast.ok();
+    }
 }
 
 /// Holds what was foretold of a flip against what came, once its time is there, and has it kept. A flip

@@ -28,6 +28,7 @@ fn event(number: u64) -> Event {
             on_expire: WireOnExpire::Remind,
             verify: "effective everywhere, amplification < 1.1 for 10 s".to_owned(),
             store: None,
+            notes: Box::default(),
         };
     }
     if number.is_multiple_of(2) {

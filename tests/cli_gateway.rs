@@ -143,3 +143,111 @@ fn without_a_state_directory_it_serves_and_says_what_is_lost() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("--token-file"), "{said}");
 }
+
+/// The words that pass interlocks with the token of this file.
+fn token(file: &str) -> [&str; 4] {
+    ["--break-glass", "the cure is behind it", "--break-glass-token-file", file]
+}
+
+/// What is kept in a safe.
+const GLASS: &str = "the second token of the test";
+
+#[test]
+fn interlocks_are_passed_from_the_command_line_with_the_second_token_and_a_reason() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).expect("the folder can be written to");
+        path.display().to_string()
+    };
+    let glass = file("glass", GLASS);
+    let extra = format!("break_glass_token_file = '{glass}'");
+    let gateway = Running::start(home.path(), &extra, &[]);
+    let off = ["set", "admission.mode=off", "--reason", "the gate is ill", "--yes"];
+    let ask = |more: &[&str]| flag(&gateway, &[&off[..], more].concat());
+    let json = |args: &[&str]| {
+        let (code, said) = flag(&gateway, &[args, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{said}");
+        serde_json::from_str::<Value>(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    };
+
+    // Refused, and the refusal names the way past it and what that would override.
+    let (code, said) = ask(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("REFUSED: ") && said.contains("the way past it is --break-glass"),
+        "{said}"
+    );
+    let (code, said) = flag(&gateway, &["plan", "admission.mode=off", "--reason", "r"]);
+    assert!(code == Some(1) && said.contains("it would override:\n"), "{said}");
+    assert!(said.contains("           amplification < 1.1: "), "{said}");
+
+    // Not without a reason, a token, and somebody's word.
+    let why = ["--break-glass", "the cure is behind it"];
+    let (code, said) = ask(&["--break-glass", " ", "--break-glass-token-file", &glass]);
+    assert!(code == Some(1) && said.contains("needs a reason"), "{said}");
+    let (code, said) = ask(&why);
+    assert!(code == Some(1) && said.contains("WEIR_BREAK_GLASS_TOKEN"), "{said}");
+    let (code, said) = flag(&gateway, &[&off[..4], &token(&glass)[..]].concat());
+    assert!(code == Some(2) && said.contains("nobody is there to confirm"), "{said}");
+    let (code, said) = ask(&["--break-glass-token-file", &glass]);
+    assert_eq!(code, Some(2), "a token alone is no wish: {said}");
+    // The admin token is not the second one, nor is a guess; nor is the second one the admin's.
+    for wrong in [gateway.token_file().display().to_string(), file("guess", "guessed")] {
+        let (code, said) = ask(&token(&wrong));
+        assert!(code == Some(1) && said.contains("needs the second token"), "{said}");
+        assert!(said.contains("refused, nothing was stored"), "{said}");
+    }
+    let swapped = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["flag", "--url", &gateway.admin(), "--token-file", &glass, "list"])
+        .output()
+        .expect("weir starts");
+    assert_eq!(swapped.status.code(), Some(1), "{swapped:?}");
+    assert_eq!(json(&["list"])["revision"], 0, "nothing was stored");
+
+    // A look says what would be overridden, and changes nothing.
+    let plan = json(&[&["plan", "admission.mode=off", "--reason", "r"], &why[..]].concat());
+    assert_eq!((&plan["refused"], &plan["break_glass"]), (&Value::Null, &json!(why[1])), "{plan}");
+    let overrides = plan["overrides"].as_array().expect("a list");
+    let first = overrides.first().and_then(Value::as_str).expect("a guard");
+    assert!(first.contains("amplification"), "{plan}");
+
+    let (code, said) = ask(&token(&glass));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("BREAK-GLASS (the cure is behind it) OVERRIDES: amplification"),
+        "{said}"
+    );
+    let (_, list) = flag(&gateway, &["list"]);
+    let row = list.lines().find(|row| row.starts_with("admission.mode ")).expect("a row");
+    assert!(row.contains("alice (break-glass)") && row.ends_with(", PAST THE INTERLOCKS"), "{row}");
+    let flags = json(&["list"]);
+    let marked = flags["flags"].as_array().expect("a list").iter();
+    let marked: Vec<_> = marked.filter(|flag| flag["break_glass"] == true).collect();
+    assert_eq!(marked.len(), 1, "{flags}");
+    let (_, events) = flag(&gateway, &["events"]);
+    assert!(events.contains("BREAK-GLASS (the cure is behind it) past: amplification"), "{events}");
+    let journal = gateway.token_file().parent().expect("a folder").join("weir/journal.jsonl");
+    let text = std::fs::read_to_string(&journal).expect("it was written");
+    assert!(text.contains("\"override_reason\":\"the cure is behind it\""), "{text}");
+    assert!(text.contains("\"overridden\":[\"amplification") && !text.contains(GLASS), "{text}");
+
+    // Where nothing stands in the way it is an ordinary flip, and marked as none.
+    let calm = ["set", "admission.mode=enforce", "--reason", "well again", "--yes"];
+    let (code, said) = flag(&gateway, &[&calm[..], &token(&glass)[..]].concat());
+    assert!(code == Some(0) && said.contains("nothing refuses as far as is known"), "{said}");
+    let (_, list) = flag(&gateway, &["list"]);
+    assert!(!list.contains("PAST THE INTERLOCKS"), "{list}");
+}
+
+#[test]
+fn a_gateway_without_a_second_token_says_how_to_have_one() {
+    let home = tempfile::tempdir().expect("a folder");
+    let gateway = Running::start(home.path(), "", &[]);
+    let glass = home.path().join("glass");
+    std::fs::write(&glass, GLASS).expect("the folder can be written to");
+    let glass = glass.display().to_string();
+    let off = ["set", "admission.mode=off", "--reason", "r", "--yes", "--break-glass", "cure"];
+    let (code, said) = flag(&gateway, &[&off[..], &["--break-glass-token-file", &glass]].concat());
+    assert!(code == Some(1) && said.contains("gateway.break_glass_token_env"), "{said}");
+}

@@ -130,6 +130,7 @@ async fn flips_that_a_crash_left_open_are_looked_up() {
         on_expire: WireOnExpire::Remind,
         verify: String::new(),
         store: None,
+        notes: Box::default(),
     };
     // Sent and stored; never sent and too late now; never sent and still possible.
     let (stored, late, possible) = (begin("id-1", 41), begin("id-2", 41), begin("id-3", 42));

@@ -318,3 +318,104 @@ async fn reading_needs_no_journal_and_prints_one_document() {
     assert!(shown.out.starts_with("revision 41 in weir admin "), "{}", shown.out);
     assert!(!shell.journal().exists());
 }
+
+/// Forty originals a second of 1,000 tokens against 600,000 a minute, nine requests to each.
+const STORM: [(&str, f64); 13] = [
+    ("originals_rps", 40.0),
+    ("offered_rps", 360.0),
+    ("admitted_rps", 360.0),
+    ("attempts_rps", 360.0),
+    ("success_rps", 10.0),
+    ("provider_429_rps", 350.0),
+    ("client_multiplication", 9.0),
+    ("amplification", 9.0),
+    ("tokens_per_request", 1_000.0),
+    ("tpm_limit", 600_000.0),
+    ("tpm_headroom", 0.0),
+    ("latency_p50_s", 0.2),
+    ("max_attempts_configured", 3.0),
+];
+const SCOPE: &str = "openai/acct-1/embed";
+
+#[tokio::test]
+async fn a_forecast_is_in_the_document_with_how_earlier_ones_did() {
+    let shell = Shell::new().await;
+    let plan = ["flag", "plan", "contain", "--json"];
+    let blind = shell.weir(&plan).await.json();
+    let scope = &blind["forecast"]["scopes"][0];
+    assert!(scope["refused"].as_str().is_some_and(|why| why.contains("originals_rps")), "{blind}");
+    assert_eq!(scope["measures"], serde_json::json!([]), "{blind}");
+    assert_eq!(scope["earlier"], serde_json::json!([]), "nothing is known yet");
+    assert_eq!(blind["forecast"]["earlier_trouble"], Value::Null);
+
+    // A session of before has looked back at one of this store, and at one of another.
+    let file = weir::incident::place_beside(&shell.journal());
+    let place = shell.fake.url.trim_start_matches("http://");
+    for store in [format!("weir admin {place}"), "weir admin 127.0.0.1:1".to_owned()] {
+        weir::incident::keep(&file, &looked_back(store)).expect("the disk is there");
+    }
+    let told = shell.weir(&plan).await.json();
+    let earlier = told["forecast"]["scopes"][0]["earlier"].as_array().expect("a list");
+    assert_eq!(earlier.len(), 1, "{told}");
+    assert_eq!((&earlier[0]["plan"], &earlier[0]["off"]), (&"contain".into(), &0.5.into()));
+    let row = &earlier[0]["measures"][0];
+    assert_eq!(
+        (&row["measure"], &row["came"], &row["held"]),
+        (&"shed_rps".into(), &20.0.into(), &false.into())
+    );
+    let text = shell.weir(&plan[..3]).await.out;
+    let said = "last time (contain, 1970-01-01 00:00:00Z) 0 of 1 within their range; shed/s 10 \
+                foretold, 20 came: off by 50%";
+    assert!(text.contains(said), "{text}");
+
+    // A damaged file is told, and stops nothing.
+    let lines = std::fs::read_to_string(&file).expect("written");
+    std::fs::write(&file, format!("{{]\n{lines}{{\"v\":1,")).expect("the disk is there");
+    let damaged = shell.weir(&plan).await;
+    assert_eq!(damaged.code, Some(0), "{}", damaged.err);
+    let trouble = &damaged.json()["forecast"]["earlier_trouble"];
+    assert!(trouble.as_str().is_some_and(|said| said.contains("line 1")), "{trouble}");
+    let text = shell.weir(&plan[..3]).await.out;
+    assert!(text.contains("1 damaged lines are left out") && text.contains("off by 50%"), "{text}");
+
+    let mut storm = weir::signal::Snapshot::new(SCOPE, 10.0);
+    for (name, value) in STORM {
+        storm.set(name, weir::signal::Value::Number(value), &std::sync::Arc::from("gateway"));
+    }
+    shell.fake.give(&storm);
+    let dry = ["flag", "set", "contain", "--reason", "storm", "--dry-run", "--json"];
+    let told = shell.weir(&dry).await.json();
+    let forecast = &told["forecast"];
+    assert_eq!(forecast["horizon_s"], 60.0);
+    let scope = &forecast["scopes"][0];
+    assert_eq!((&scope["scope"], &scope["refused"]), (&SCOPE.into(), &Value::Null), "{told}");
+    assert!(scope["assumptions"].as_array().is_some_and(|list| !list.is_empty()), "{told}");
+    let measures = scope["measures"].as_array().expect("a list");
+    let measure = |name: &str| measures.iter().find(|row| row["measure"] == name).expect(name);
+    let amplification = measure("amplification");
+    assert_eq!((&amplification["unit"], &amplification["now"]), (&"ratio".into(), &9.0.into()));
+    for row in measures {
+        for side in ["without", "with"] {
+            let at = |end: &str| row[side][end].as_f64().expect("a number");
+            assert!(at("low") <= at("middle") && at("middle") <= at("high"), "{row}");
+        }
+    }
+    let middle = |side: &str| amplification[side]["middle"].as_f64().expect("a number");
+    assert!(middle("without") > 3.0 && middle("with") < 1.1, "{amplification}");
+    assert_eq!(measure("admitted_rps")["unit"], "1/s");
+    assert_eq!(scope["earlier"].as_array().map(Vec::len), Some(1), "{told}");
+}
+
+fn looked_back(store: String) -> weir::flag::Hindsight {
+    use weir::flag::{Came, Hindsight, Measure, Range, Record};
+    let foretold = Range { low: 8.0, middle: 10.0, high: 12.0 };
+    Hindsight {
+        at: chrono::DateTime::UNIX_EPOCH,
+        request_id: "id-1".to_owned(),
+        plan: "contain".to_owned(),
+        scope: SCOPE.to_owned(),
+        store: Some(store),
+        environment: None,
+        record: Record { rows: vec![Came { measure: Measure::Shed, foretold, came: 20.0 }] },
+    }
+}

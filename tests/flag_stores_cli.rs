@@ -110,6 +110,10 @@ fn flags_in_a_flagd_file_are_undone_by_the_journal() {
     let refused = shell.weir(&set);
     let err = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(err.contains("guards cannot be told") && err.contains("no [[source]]"), "{err}");
+    assert!(!err.contains("--break-glass"), "no way past it here: {err}");
+    let glass = shell.weir(&[&set[..], &["--break-glass", "cure"]].concat());
+    let err = String::from_utf8_lossy(&glass.stderr).into_owned();
+    assert!(err.contains("--break-glass needs weir's own admin API"), "{err}");
     let set = ["flag", "set", "retry.max_attempts=1", "--reason", "storm", "--yes"];
     let text = shell.said(&set);
     for part in ["no timer: reverts only while weir runs", "only while a `weir watch` runs"] {

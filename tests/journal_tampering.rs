@@ -43,6 +43,7 @@ fn whole() -> Kept {
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
             store: None,
+            notes: Box::default(),
         };
         let outcome = Event::Outcome {
             request_id,

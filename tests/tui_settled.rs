@@ -14,6 +14,7 @@ use support::{after, at, look_at, round, table, wall, watch, watched};
 use weir::admission::{FlagValue, flag};
 use weir::diagnosis::{Standing, Verdict};
 use weir::flag::{Change, FlagTable, Forecast, Measure, Outcome, Range, Row};
+use weir::incident;
 use weir::ingest::Observation;
 use weir::runbook;
 use weir::signal::Value;
@@ -70,7 +71,7 @@ fn look_again(
     cause: &str,
     standing: Standing,
     signals: &[(&str, f64)],
-) {
+) -> Vec<Effect> {
     let made = round(second, Some(FLIP));
     let mut observation = Observation { ..(*made.observation).clone() };
     for (signal, value) in signals {
@@ -80,7 +81,7 @@ fn look_again(
     let verdict = Verdict { cause: cause.to_owned(), standing, ..(*made.verdicts[0]).clone() };
     let verdicts = vec![Arc::new(verdict)];
     let made = Update { observation: Arc::new(observation), verdicts, ..made };
-    update(model, Msg::Updated(Arc::new(made)), at(second));
+    update(model, Msg::Updated(Arc::new(made)), at(second))
 }
 
 fn screen(model: &Model) -> String {
@@ -305,15 +306,48 @@ fn a_forecast_is_held_against_what_came_when_its_time_is_there() {
     let range = Range { low: 0.0, middle: 1.0, high: 2.0 };
     let row = Row { measure: Measure::Amplification, now: None, without: range, with: range };
     let scope = model.scope().expect("a scope").to_owned();
-    model.flips.last_mut().expect("a flip").forecast =
-        Some(Forecast { scope, rows: vec![row], assumptions: Vec::new() });
+    // It is worked out while the plan is sent already.
+    let foretold = Ok(Forecast { scope, rows: vec![row], assumptions: Vec::new() });
+    let late = Msg::Foretold { request_id: "id-1".to_owned(), forecast: foretold };
+    let now = model.now;
+    update(&mut model, late, now);
     let came = [("amplification", 5.0)];
     look_again(&mut model, FLIP + 30, "healthy", Standing::Likely, &came);
-    assert_eq!(model.foretold, None, "half of the time is left");
-    look_again(&mut model, FLIP + 62, "healthy", Standing::Likely, &came);
-    let words = model.foretold.as_ref().map(weir::flag::Record::words).unwrap_or_default();
-    assert_eq!(words, "0 of 1 within their range; attempts/original 1.00 foretold, 5.00 came");
+    assert_eq!(model.forecasts.kept, [], "half of the time is left");
+    let effects = look_again(&mut model, FLIP + 62, "healthy", Standing::Likely, &came);
+    let words = model.forecasts.kept[0].record.words();
+    let said = "0 of 1 within their range; attempts/original 1.00 foretold, 5.00 came";
+    assert_eq!(words, format!("{said}: off by 80%"));
     assert!(model.timeline.newest_first().any(|event| event.text.contains("as foretold: 0 of 1")));
+
+    // It is kept, and a later session on the same scope and environment shows it in its dialog.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = incident::place_beside(&folder.path().join("journal.jsonl"));
+    let keep = effects.into_iter().find_map(|effect| match effect {
+        Effect::KeepForecast(hindsight) => Some(hindsight),
+        _ => None,
+    });
+    incident::keep(&file, &keep.expect("it is to be kept")).expect("the disk is there");
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, b"no line\n"))
+        .expect("the disk is there");
+    let dialog = |environment: &str| {
+        let mut model = watched(FLIP - 1, None);
+        environment.clone_into(&mut model.environment);
+        let now = model.now;
+        update(&mut model, Msg::Earlier(incident::earlier(&file)), now);
+        press(&mut model, KeyCode::Char('d'));
+        let effects = press(&mut model, KeyCode::Enter);
+        answer(&mut model, effects, &table());
+        screen(&model)
+    };
+    let own = dialog(&model.environment);
+    assert!(own.contains("last time (contain, ") && own.contains("off by 80%"), "{own}");
+    assert!(own.contains("forecasts.jsonl: 1 damaged"), "{own}");
+    let other = dialog("elsewhere");
+    assert!(!other.contains("last time"), "{other}");
 }
 
 #[test]

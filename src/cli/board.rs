@@ -1,20 +1,24 @@
 //! Composes the dashboard: pollers and diagnosis in, flags and journal out. Used by watch and drill.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::timekeeper::Timekeeper;
+use super::timekeeper::{Timekeeper, TimerLog};
 use super::{actor, walk_save};
 use crate::diagnosis::Library;
 use crate::flag::{
-    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Intent, Outcome, Plan,
-    Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
+    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Hindsight, Intent, Outcome,
+    Plan, Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
 };
 use crate::incident::recording::{Tape, Told};
-use crate::incident::{Anchor, Diagnoses, Event, Journal, default_path};
+use crate::incident::{
+    self, Anchor, Claim, Diagnoses, Earlier, Event, Journal, default_path, earlier, keep,
+    place_beside,
+};
 use crate::ingest::{Alerts, Observation};
 use crate::tui::{Answer, Backfill, Entry, Guidance, Notice, Port, StoreFace, Update, Wish};
 
@@ -111,12 +115,17 @@ impl Desk {
         let log = self.journal.as_ref().ok()?;
         let keeper = Timekeeper {
             store,
-            log: Arc::clone(log) as Arc<dyn FlipLog>,
+            log: Arc::clone(log) as Arc<dyn TimerLog>,
             timers: Arc::clone(&self.known.timers),
             unsettled: Arc::clone(&self.known.unsettled),
             notices,
         };
-        Some(keeper.start(log.journal.path().to_owned()))
+        Some(keeper.start(log.journal.path()))
+    }
+
+    /// Where it is kept how forecasts did; nowhere without a journal.
+    fn forecasts(&self) -> Option<PathBuf> {
+        self.journal.as_ref().ok().map(|log| place_beside(log.journal.path()))
     }
 
     fn store(&self) -> Result<Arc<dyn Store>, String> {
@@ -153,6 +162,18 @@ impl FlipLog for Log {
     }
 }
 
+impl TimerLog for Log {
+    fn claim(&self, intent: &Intent, of: &str) -> Result<Claim, String> {
+        let now = Utc::now();
+        let event = Event::timer(intent, of);
+        let claim = incident::claim(&self.journal, &event, now).map_err(|error| error.to_string());
+        if let (Ok(Claim::Ours(_)), Some(tape)) = (&claim, &self.tape) {
+            tape.tell(Told::Journal(event), now);
+        }
+        claim
+    }
+}
+
 /// The journal at its usual place.
 ///
 /// # Errors
@@ -182,8 +203,10 @@ impl Known {
             let mut timers = lock(&self.timers);
             timers.on_table(&table);
             for flag in &mut table.flags {
-                // What the store remembers of a timer reverts nothing.
-                flag.expires = timers.reverts_at(flag);
+                // What the store remembers of a timer does nothing.
+                let timer = timers.of(flag);
+                flag.expires = timer.map(|(at, _)| at);
+                flag.on_expire = timer.map(|(_, what)| what);
             }
         }
         *lock(&self.shown) = Some(table.clone());
@@ -278,6 +301,22 @@ impl Port for Desk {
                 }
             }
         })
+    }
+
+    fn earlier_forecasts(&self) -> Answer<Earlier> {
+        let Some(path) = self.forecasts() else { return Box::pin(async { Earlier::default() }) };
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || earlier(&path)).await;
+            read.unwrap_or_else(|error| Earlier {
+                trouble: Some(format!("earlier forecasts were not read: {error}")),
+                ..Earlier::default()
+            })
+        })
+    }
+
+    fn keep_forecast(&self, hindsight: Hindsight) -> Answer<Result<(), String>> {
+        let Some(path) = self.forecasts() else { return Box::pin(async { Ok(()) }) };
+        Box::pin(on_disk(move || keep(&path, &hindsight)))
     }
 
     fn save_walk(&self, page: String) -> Answer<Result<String, String>> {

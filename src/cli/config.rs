@@ -99,6 +99,11 @@ impl Loaded {
         })
     }
 
+    /// The name of the environment, where nothing else is said `production`.
+    pub fn environment_name(&self) -> String {
+        self.toml.environment.clone().unwrap_or_else(|| "production".to_owned())
+    }
+
     /// Who answers for which quota scope.
     pub fn owners(&self) -> Owners {
         let named = |scope: &ScopeEntry| Some((scope.name.clone(), scope.owner.clone()?));

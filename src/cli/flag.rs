@@ -1,5 +1,6 @@
 //! `weir flag`: reads and changes flags from a shell, by the same plans and rules as the screen.
 
+mod foresight;
 mod reach;
 
 use std::io::{self, IsTerminal};
@@ -9,15 +10,16 @@ use std::sync::Arc;
 
 use clap::{Args as ClapArgs, Subcommand};
 use color_eyre::eyre::{bail, eyre};
+use serde::Serialize;
 use serde_json::json;
 
 use super::out::{self, OutputError};
 use super::{actor, flag_text};
 use crate::diagnosis::{Verdict, diagnose_once, worst_first};
-use crate::flag::wire::{EventRow, EventsBody, PlanBody, TableBody};
+use crate::flag::wire::{EventRow, EventsBody, ForecastBody, PlanBody, TableBody};
 use crate::flag::{
-    self, Author, Change, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipLog, FlipReport,
-    Forecast, NoForecast, Plan, PlanError, Revision, Store, Terms,
+    self, Author, Confirmation, Evidence, FlagTable, Flip, FlipEnd, FlipError, FlipLog, FlipReport,
+    Plan, PlanError, Revision, Store, Terms,
 };
 use crate::incident::{self, Journal};
 use crate::runbook;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use crate::signal::{Snapshot, parse_duration};
 
+use foresight::Foresight;
 pub(super) use reach::admin;
 use reach::{ADMIN_URL_ENV, Reached};
 
@@ -112,6 +115,12 @@ struct TermOptions {
     /// Refuse when the table is not at this revision
     #[arg(long, value_name = "N")]
     if_revision: Option<u64>,
+    /// Pass the interlocks that refuse, for this reason; it stands in the history for good
+    #[arg(long, value_name = "REASON")]
+    break_glass: Option<String>,
+    /// File with the gateway's second token, for --break-glass; else `WEIR_BREAK_GLASS_TOKEN` is read
+    #[arg(long, value_name = "FILE", requires = "break_glass")]
+    break_glass_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -172,7 +181,7 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         Command::Plan { changes, terms } => {
             let session = Session::read(reached, &terms, json).await?;
             let plan = session.plan(&Wanted::Changes(changes), &terms);
-            return session.dry_run(plan);
+            return session.dry_run(plan, None);
         }
         Command::Set { changes, change } => {
             return set(reached, &Wanted::Changes(changes), change, json).await;
@@ -192,6 +201,14 @@ enum Wanted {
     Safe,
 }
 
+/// A plan, and what it would do.
+#[derive(Serialize)]
+struct Foretold {
+    #[serde(flatten)]
+    plan: PlanBody,
+    forecast: ForecastBody,
+}
+
 /// What was read for one plan.
 struct Session {
     reached: Reached,
@@ -205,6 +222,9 @@ struct Session {
 
 impl Session {
     async fn read(reached: Reached, terms: &TermOptions, json: bool) -> color_eyre::Result<Self> {
+        if terms.break_glass.is_some() && !reached.has_glass() {
+            bail!(reached.no_glass());
+        }
         let table = reached.store.list().await?;
         if let Some(wanted) = terms.if_revision.map(Revision)
             && wanted != table.revision
@@ -223,6 +243,12 @@ impl Session {
     }
 
     fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
+        let plan = self.plain(wanted, terms)?;
+        Ok(Plan { glass: terms.break_glass.clone(), ..plan })
+    }
+
+    /// The plan that has to hold.
+    fn plain(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
         let now = Some(chrono::Utc::now());
         let evidence = Evidence { scopes: &self.scopes, verdict: self.verdict.as_ref(), now };
         // A person says why; only what must always be open has words of its own.
@@ -251,31 +277,23 @@ impl Session {
         }
     }
 
-    /// What the plan would do to each scope. One look knows nothing of how demand moves.
-    fn forecast(&self, plan: &Plan) -> Vec<(String, Result<Forecast, NoForecast>)> {
-        let change = |change: &flag::PlannedChange| Change {
-            key: change.key.clone(),
-            to: Some(change.to.clone()),
-        };
-        let changes: Vec<Change> = plan.changes.iter().map(change).collect();
-        let of = |snapshot: &Arc<Snapshot>| {
-            (snapshot.scope.clone(), flag::forecast(snapshot, None, &self.table, &changes))
-        };
-        self.scopes.iter().map(of).collect()
-    }
-
-    fn dry_run(&self, plan: Result<Plan, PlanError>) -> color_eyre::Result<ExitCode> {
+    fn dry_run(
+        &self,
+        plan: Result<Plan, PlanError>,
+        journal: Option<&Path>,
+    ) -> color_eyre::Result<ExitCode> {
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return self.no_plan(&error),
         };
-        let body = self.reached.of(PlanBody::from(&plan));
-        show(self.json, &body, || {
-            let mut text = flag_text::plan(&plan, &*self.reached.store);
-            text.push_str(&flag_text::foretold(&self.forecast(&plan)));
-            text
-        })?;
+        let foresight = Foresight::of(&plan, &self.table, &self.scopes, &self.reached, journal);
+        let body = Foretold { plan: PlanBody::from(&plan), forecast: foresight.body() };
+        show(self.json, &self.reached.of(body), || self.text(&plan) + &foresight.text())?;
         Ok(if plan.refused().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn text(&self, plan: &Plan) -> String {
+        flag_text::plan(plan, &*self.reached.store, self.reached.has_glass())
     }
 
     fn no_plan(&self, error: &PlanError) -> color_eyre::Result<ExitCode> {
@@ -299,15 +317,20 @@ async fn set(
     change: ChangeOptions,
     json: bool,
 ) -> color_eyre::Result<ExitCode> {
+    // Before anything is read: a token that is not there is no matter of the plan.
+    let glass = match change.terms.break_glass.as_deref().filter(|_| !change.dry_run) {
+        Some(why) => Some(reached.breaking(change.terms.break_glass_token_file.as_deref(), why)?),
+        None => None,
+    };
     let mut session = Session::read(reached, &change.terms, json).await?;
-    let store = Arc::clone(&session.reached.store);
+    let store = glass.unwrap_or_else(|| Arc::clone(&session.reached.store));
     if let Wanted::Undo(seq) = wanted {
         let events = history(&*store, change.journal.as_deref()).await?;
         session.events.extend(pick(events, *seq)?);
     }
     let plan = session.plan(wanted, &change.terms);
     if change.dry_run {
-        return session.dry_run(plan);
+        return session.dry_run(plan, change.journal.as_deref());
     }
     let plan = match plan {
         Ok(plan) => plan,
@@ -315,10 +338,10 @@ async fn set(
     };
     // With --json, stdout is for the one document at the end.
     if json {
-        out::note(flag_text::plan(&plan, &*store));
+        out::note(session.text(&plan));
     } else {
         // A plan that cannot be shown is not sent, also when its reader has only left.
-        out::line(flag_text::plan(&plan, &*store))
+        out::line(session.text(&plan))
             .map_err(|error| eyre!("{error}: the plan cannot be shown, nothing was sent"))?;
     }
     let named = change.actor.filter(|name| !name.trim().is_empty());
@@ -327,12 +350,20 @@ async fn set(
     let flip = match Flip::new(plan.clone(), &session.table, author, &[]) {
         Ok(flip) => flip,
         Err(error) => {
+            let past = match error {
+                FlipError::Guard { .. } if session.reached.has_glass() => {
+                    format!("; the way past it is {}", flag_text::WAY_PAST)
+                }
+                _ => String::new(),
+            };
+            let say = format!("{error}{past}");
             if json {
-                let document = json!({"plan": PlanBody::from(&plan), "end": "not-sent", "say": error.to_string()});
+                let document =
+                    json!({"plan": PlanBody::from(&plan), "end": "not-sent", "say": say});
                 // A reader who has left does not make it a success.
                 out::line(document).or_else(OutputError::unless_left)?;
             }
-            return Err(error.into());
+            bail!(say);
         }
     };
     if !change.yes {

@@ -1,11 +1,10 @@
 //! How `weir flag` prints tables, plans and events for people.
 
-use std::fmt::Write as _;
-
 use crate::admission::Direction;
-use crate::flag::{
-    EventKind, FlagEvent, FlagState, FlagTable, Forecast, NoForecast, OnExpire, Plan, Store,
-};
+use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan, Store};
+
+/// How interlocks are passed.
+pub(super) const WAY_PAST: &str = "--break-glass REASON, with the gateway's second token";
 
 /// The table, one flag a line, and what its store cannot do.
 pub(super) fn table(table: &FlagTable, store: &dyn Store) -> String {
@@ -53,8 +52,8 @@ pub(super) fn flag(flag: &FlagState, tells: bool) -> String {
     lines.join("\n")
 }
 
-/// The plan as it is shown before it is confirmed.
-pub(super) fn plan(plan: &Plan, store: &dyn Store) -> String {
+/// The plan as it is shown before it is confirmed. `has_glass` is whether its store takes break-glass.
+pub(super) fn plan(plan: &Plan, store: &dyn Store, has_glass: bool) -> String {
     let able = store.capabilities();
     let at = format!("plan {} at revision {} in {}", plan.name, plan.revision, store.name());
     let mut lines = vec![at];
@@ -86,11 +85,11 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store) -> String {
         (Some(ttl_s), OnExpire::Revert) => format!("reverts to the base value after {ttl_s} s"),
         (Some(ttl_s), OnExpire::Remind) => format!("reminds after {ttl_s} s, changes nothing"),
     };
-    // This command ends at once; the dashboard takes such timers up from the journal when it starts.
+    // This command ends at once; every dashboard of the same journal takes such timers up.
     let carried = if able.timer || plan.ttl_s.is_none() {
         ""
     } else {
-        "; only while a `weir watch` runs that was started after this flip"
+        "; only while a `weir watch` runs, started before it or after, by this user"
     };
     let reason = if plan.reason.is_empty() { "MISSING, add --reason" } else { &plan.reason };
     lines.push(format!("  reaches  {}", plan.reach));
@@ -99,26 +98,22 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store) -> String {
     lines.push(format!("  reason   {reason}"));
     lines.extend(able.lacks().into_iter().map(|what| format!("  lacks    {what}")));
     lines.extend(plan.refused().map(|guard| format!("REFUSED: {}", guard.text)));
-    lines.join("\n")
-}
-
-/// What a plan would do, scope by scope; begins with a line end.
-pub(super) fn foretold(forecasts: &[(String, Result<Forecast, NoForecast>)]) -> String {
-    let mut text = String::new();
-    for (scope, forecast) in forecasts {
-        match forecast {
-            Err(why) => {
-                let _ = write!(text, "\n  {scope}: {why}");
-            }
-            Ok(forecast) => {
-                let _ = write!(text, "\n  {scope}, {}", forecast.assumed());
-                for row in &forecast.rows {
-                    let _ = write!(text, "\n    {}", row.words());
-                }
-            }
+    let mut passed = plan.overridable().map(|guard| &guard.text).peekable();
+    match &plan.glass {
+        Some(why) if passed.peek().is_none() => lines.push(format!(
+            "BREAK-GLASS ({why}): nothing refuses as far as is known here; the gateway asks its own"
+        )),
+        Some(why) => {
+            let overrides = |guard| format!("BREAK-GLASS ({why}) OVERRIDES: {guard}");
+            lines.extend(passed.map(overrides));
         }
+        None if has_glass && passed.peek().is_some() => {
+            lines.push(format!("  past it  {WAY_PAST}; it would override:"));
+            lines.extend(passed.map(|guard| format!("           {guard}")));
+        }
+        None => {}
     }
-    text
+    lines.join("\n")
 }
 
 /// Events, oldest first.
@@ -168,10 +163,15 @@ fn effective(flag: &FlagState, tells: bool) -> String {
 fn last(flag: &FlagState) -> String {
     match (&flag.by, &flag.at) {
         (Some(by), Some(at)) => {
-            let timer = flag.expires.map_or_else(String::new, |expires| {
-                format!(", timer {}", expires.format("%H:%M:%SZ"))
+            let timer = flag.timer().map_or_else(String::new, |(at, what)| {
+                let word = match what {
+                    OnExpire::Revert => "reverts",
+                    OnExpire::Remind => "reminder",
+                };
+                format!(", {word} {}", at.format("%H:%M:%SZ"))
             });
-            format!("{by} {}{timer}", at.format("%Y-%m-%d %H:%M:%SZ"))
+            let glass = if flag.broke_glass() { ", PAST THE INTERLOCKS" } else { "" };
+            format!("{by} {}{timer}{glass}", at.format("%Y-%m-%d %H:%M:%SZ"))
         }
         _ => "never".to_owned(),
     }

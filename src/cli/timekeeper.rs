@@ -1,7 +1,10 @@
 //! Carries the timers of flips while weir runs, for stores that have none: looks once a second, and drops
 //! by a plan of its own what a timer says is over. Decides nothing: that is [`Timers`].
+//!
+//! Flips of other processes are heard of by the journal that they write into. Which of several dashboards
+//! leads a flip back is settled there too: whoever claims it first, the others leave it alone.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,21 +14,67 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::flag::{
-    Author, Due, Evidence, Flip, FlipEnd, FlipLog, Store, TIMER, Timed, Timers, Unsettled,
-    carry_out, on_disk,
+    Author, Conclusion, Due, Evidence, Flip, FlipEnd, FlipLog, Intent, Store, TIMER, Timed, Timers,
+    Unsettled, carry_out, on_disk,
 };
-use crate::incident;
+use crate::incident::{Claim, Follow};
 use crate::tui::Notice;
 
 /// From a look to the next.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Where timers are claimed, so that one process leads a flip back and no other.
+pub trait TimerLog: FlipLog {
+    /// Writes down that the timer of the request `of` leads back now, unless another has said so.
+    ///
+    /// # Errors
+    /// Why it could not be written.
+    fn claim(&self, intent: &Intent, of: &str) -> Result<Claim, String>;
+}
+
+/// The log of one timer's flip: to begin it is to claim it.
+struct Claiming {
+    log: Arc<dyn TimerLog>,
+    of: String,
+    /// Another was faster.
+    is_taken: Mutex<bool>,
+}
+
+impl FlipLog for Claiming {
+    fn intent(&self, intent: &Intent) -> Result<Option<String>, String> {
+        match self.log.claim(intent, &self.of)? {
+            Claim::Ours(anchor) => Ok(Some(anchor.to_string())),
+            Claim::Others(why) => {
+                *lock(&self.is_taken) = true;
+                Err(why)
+            }
+        }
+    }
+
+    fn conclusion(&self, conclusion: &Conclusion) -> Result<(), String> {
+        self.log.conclusion(conclusion)
+    }
+}
+
+/// The journal as it is followed, and what was wrong with it at the last look.
+pub struct Heard {
+    follow: Arc<Mutex<Follow>>,
+    trouble: Option<String>,
+}
+
+impl Heard {
+    /// Nothing yet.
+    pub fn new(journal: &Path, store: &str) -> Self {
+        Self { follow: Arc::new(Mutex::new(Follow::new(journal, store))), trouble: None }
+    }
+}
 
 /// Everything that a timer needs to be kept.
 pub struct Timekeeper {
     /// Where the flags are.
     pub store: Arc<dyn Store>,
     /// Where flips are written down.
-    pub log: Arc<dyn FlipLog>,
+    pub log: Arc<dyn TimerLog>,
     /// The timers.
     pub timers: Arc<Mutex<Timers>>,
     /// Flips that have no answer yet.
@@ -35,26 +84,38 @@ pub struct Timekeeper {
 }
 
 impl Timekeeper {
-    /// Takes up what the journal says that an earlier run has left, and goes on until it is dropped.
-    pub fn start(self, journal: PathBuf) -> AbortOnDropHandle<()> {
+    /// Takes up what the journal says that earlier runs and other processes have left, and goes on until it
+    /// is dropped.
+    pub fn start(self, journal: &Path) -> AbortOnDropHandle<()> {
+        let mut heard = Heard::new(journal, self.store.name());
         AbortOnDropHandle::new(tokio::spawn(async move {
-            self.take_up(journal).await;
             let mut second = interval(EVERY);
             second.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 second.tick().await;
+                self.listen(&mut heard).await;
                 self.tick(Utc::now()).await;
             }
         }))
     }
 
-    /// Reads the timers of earlier runs.
-    pub async fn take_up(&self, journal: PathBuf) {
-        let name = self.store.name().to_owned();
-        let read = on_disk(move || incident::timers(&journal, &name).map_err(|e| e.to_string()));
-        match read.await {
-            Ok(open) => *lock(&self.timers) = Timers::new(open),
-            Err(why) => self.say(Utc::now(), format!("earlier timers are not known: {why}")).await,
+    /// Takes up what has come into the journal since the last look. What is wrong with it is said once.
+    pub async fn listen(&self, heard: &mut Heard) {
+        let follow = Arc::clone(&heard.follow);
+        let looked = on_disk(move || lock(&follow).look().map_err(|error| error.to_string())).await;
+        match looked {
+            Ok(found) => {
+                heard.trouble = None;
+                if let Some(open) = found {
+                    lock(&self.timers).take_up(open);
+                }
+            }
+            Err(why) if heard.trouble.as_ref() == Some(&why) => {}
+            Err(why) => {
+                let text = format!("timers of others are not known: {why}");
+                heard.trouble = Some(why);
+                self.say(Utc::now(), text).await;
+            }
         }
     }
 
@@ -89,7 +150,15 @@ impl Timekeeper {
             Ok(flip) => flip,
             Err(error) => return self.failed(now, &error.to_string()).await,
         };
-        let report = carry_out(flip, Arc::clone(&self.store), Arc::clone(&self.log)).await;
+        let of = timed.id.clone();
+        let is_taken = Mutex::new(false);
+        let claiming = Arc::new(Claiming { log: Arc::clone(&self.log), of, is_taken });
+        let log = Arc::clone(&claiming) as Arc<dyn FlipLog>;
+        let report = carry_out(flip, Arc::clone(&self.store), log).await;
+        if *lock(&claiming.is_taken) {
+            // What became of it is in the journal, or will be.
+            return lock(&self.timers).on_taken(now);
+        }
         let of = format!("timer of {} by {}", timed.plan, timed.actor);
         match &report.end {
             FlipEnd::Applied { .. } => self.done(&timed, now, format!("{of}: back {back}")).await,
@@ -128,12 +197,21 @@ mod tests {
     use chrono::TimeDelta;
     use futures_util::future::BoxFuture;
 
+    use std::path::PathBuf;
+
     use super::*;
     use crate::flag::{
         self, Capabilities, CompareAndSet, FlagEvent, FlagTable, Outcome, Plan, Revision,
         StoreError, Terms, fixture,
     };
-    use crate::incident::Journal;
+    use crate::incident::{self, Event, Journal};
+
+    impl TimerLog for Journal {
+        fn claim(&self, intent: &Intent, of: &str) -> Result<Claim, String> {
+            let event = Event::timer(intent, of);
+            incident::claim(self, &event, Utc::now()).map_err(|error| error.to_string())
+        }
+    }
 
     const KEY: &str = "retry.max_attempts";
 
@@ -229,7 +307,8 @@ mod tests {
             let alice = Author { actor: "alice".to_owned(), incident: None, anchor: None };
             let flip = Flip::new(plan.clone(), &table, alice.clone(), &[]).expect("allowed");
             let store = Arc::clone(&self.store) as Arc<dyn Store>;
-            let report = carry_out(flip, store, Arc::clone(&self.keeper.log)).await;
+            let log = Arc::clone(&self.keeper.log) as Arc<dyn FlipLog>;
+            let report = carry_out(flip, store, log).await;
             let mut timers = lock(&self.keeper.timers);
             timers.on_sent(&plan, &alice, Utc::now());
             timers.on_table(&report.table.expect("read back"));
@@ -293,7 +372,7 @@ mod tests {
         let (sender, notices) = mpsc::channel(8);
         stage.notices = notices;
         stage.keeper = keeper(&stage.store, &stage.journal, sender);
-        stage.keeper.take_up(stage.journal.clone()).await;
+        stage.keeper.listen(&mut Heard::new(&stage.journal, "simple")).await;
         stage.keeper.tick(later(890)).await;
         assert_eq!(stage.store.stored(), "3");
         stage.keeper.tick(later(905)).await;
@@ -308,6 +387,100 @@ mod tests {
         let history = incident::history(&stage.journal, "simple").expect("whole");
         assert_eq!(history.len(), 4, "two flips, and the timer's two");
         assert_eq!(incident::history(&stage.journal, "other").expect("whole"), []);
+    }
+
+    /// Another dashboard on the same store and journal.
+    fn second(stage: &Stage) -> (Timekeeper, Heard, mpsc::Receiver<Notice>) {
+        let (sender, notices) = mpsc::channel(8);
+        let keeper = keeper(&stage.store, &stage.journal, sender);
+        (keeper, Heard::new(&stage.journal, "simple"), notices)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_dashboard_hears_of_what_another_process_flips() {
+        let stage = Stage::new();
+        let (other, mut heard, mut said) = second(&stage);
+        other.listen(&mut heard).await;
+        assert!(lock(&other.timers).is_empty());
+        stage.flip("retry.max_attempts=3").await;
+        other.listen(&mut heard).await;
+        let reverts = |table: &FlagTable| lock(&other.timers).of(table.get(KEY).expect("a flag"));
+        let table = stage.store.list().await.expect("there");
+        assert!(matches!(reverts(&table), Some((_, crate::flag::OnExpire::Revert))));
+        // The one that flipped has ended: the other leads it back.
+        other.tick(later(901)).await;
+        assert_eq!(stage.store.stored(), "2");
+        let words = "timer of t by alice: back retry.max_attempts to 2";
+        assert_eq!(said.try_recv().expect("said").text, words);
+        // A person's undo in another process is heard of as well: nothing is left to lead back.
+        stage.flip("retry.max_attempts=3").await;
+        stage.flip("retry.max_attempts=2").await;
+        other.listen(&mut heard).await;
+        other.tick(later(1_802)).await;
+        assert_eq!(stage.store.stored(), "2");
+        assert_eq!(said.try_recv().map(|notice| notice.text), Ok(still_two()));
+    }
+
+    /// The reminder of the flip to the base value.
+    fn still_two() -> String {
+        "timer of t by alice: still retry.max_attempts = 2".to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_dashboards_one_leads_a_flip_back_and_the_other_leaves_it_alone() {
+        let mut stage = Stage::new();
+        let (other, mut heard, mut said) = second(&stage);
+        stage.flip("retry.max_attempts=3").await;
+        other.listen(&mut heard).await;
+        // Both have seen that it is due, and neither has heard of the other.
+        let late = later(901);
+        futures_util::future::join(stage.keeper.tick(late), other.tick(late)).await;
+        assert_eq!(stage.store.stored(), "2");
+        assert_eq!(lock(&stage.store.table).revision, Revision(before() + 2), "one flip, one back");
+        let words = [stage.said(), said.try_recv().ok().map(|notice| notice.text)];
+        assert_eq!(words.iter().flatten().count(), 1, "one of them says so: {words:?}");
+        let journal = std::fs::read_to_string(&stage.journal).expect("written");
+        assert_eq!(journal.matches("\"timer_of\"").count(), 1, "{journal}");
+        // Whoever was late hears of it, and has nothing left to do.
+        other.listen(&mut heard).await;
+        stage.keeper.tick(later(960)).await;
+        other.tick(later(960)).await;
+        assert_eq!(lock(&stage.store.table).revision, Revision(before() + 2));
+        assert_eq!((stage.said(), said.try_recv().ok()), (None, None));
+        incident::verify(&stage.journal).expect("whole");
+    }
+
+    /// The revision of a table that nobody has changed.
+    fn before() -> u64 {
+        fixture::table(&[]).revision.0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_of_one_that_has_crashed_ends_after_two_minutes() {
+        let stage = Stage::new();
+        let (other, mut heard, _said) = second(&stage);
+        stage.flip("retry.max_attempts=3").await;
+        // The first one claims it, and is gone before it sends.
+        let timed = lock(&stage.keeper.timers).due(later(901)).cloned().expect("due");
+        let table = stage.store.list().await.expect("there");
+        let due = timed.act(&table, &Evidence::default(), "id back".to_owned());
+        let Due::Revert(plan) = due else { panic!("it reverts: {due:?}") };
+        let author = Author { actor: TIMER.to_owned(), incident: None, anchor: None };
+        let flip = Flip::new(plan, &table, author, &[]).expect("allowed");
+        let flag::Step::WriteIntent(intent) = flip.next() else { panic!("an intent comes first") };
+        let intent = Intent { store: Some("simple".to_owned()), ..intent.clone() };
+        let claim = |seconds| {
+            let (journal, _) = Journal::open(&stage.journal).expect("a journal");
+            let event = Event::timer(&intent, &timed.id);
+            incident::claim(&journal, &event, later(seconds)).expect("the disk is there")
+        };
+        assert!(matches!(claim(901), Claim::Ours(_)));
+        assert_eq!(claim(902), Claim::Others("another weir is leading it back".to_owned()));
+        other.listen(&mut heard).await;
+        assert!(!lock(&other.timers).is_empty(), "nobody knows that it was done");
+        other.tick(later(903)).await;
+        assert_eq!(stage.store.stored(), "3", "it may still come");
+        assert!(matches!(claim(901 + incident::CLAIM_S + 1), Claim::Ours(_)), "it did not");
     }
 
     #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let alerts = alerts(&loaded, &sources)?;
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
-    let environment = file.environment.clone().unwrap_or_else(|| "production".to_owned());
+    let environment = loaded.environment_name();
     let recording = args.record.as_deref().map(|path| {
         let adapters = config::adapters(&args.config);
         let of = record::Subject { title: "watch", environment: &environment, origin };

@@ -29,6 +29,7 @@ pub(crate) fn table(overrides: &[(&str, &str)]) -> FlagTable {
             by: overridden.is_some().then(|| "bob".to_owned()),
             at: None,
             expires: None,
+            on_expire: None,
             overridden,
         }
     });

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::store::{Author, EventChange, Store, StoreError};
+use super::store::{Author, EventChange, Marks, Store, StoreError};
 use super::types::{FlagTable, OnExpire, Outcome, Partly, Plan, Revision};
 use super::unsettled::{Settled, Unsettled, author_since, last_author};
 
@@ -49,6 +49,8 @@ pub struct Intent {
     pub verify: String,
     /// The store that it goes to, by name; [`carry_out`] fills it in.
     pub store: Option<String>,
+    /// Which interlocks it is to pass, and why; the store has the last word.
+    pub marks: Marks,
 }
 
 /// What is written when the flip is over.
@@ -179,6 +181,9 @@ pub enum FlipError {
     /// No reason was given.
     #[error("a flip needs a reason; the next person on call will read it")]
     NoReason,
+    /// Interlocks are to be passed, and nobody says why.
+    #[error("passing interlocks needs a reason of its own; it stands in the history for good")]
+    NoOverrideReason,
     /// Nobody's name was given.
     #[error("a flip needs a name to stand under; set WEIR_ACTOR or USER")]
     NoActor,
@@ -252,6 +257,9 @@ impl Flip {
         if plan.reason.trim().is_empty() {
             return Err(FlipError::NoReason);
         }
+        if plan.glass.as_ref().is_some_and(|why| why.trim().is_empty()) {
+            return Err(FlipError::NoOverrideReason);
+        }
         if author.actor.trim().is_empty() {
             return Err(FlipError::NoActor);
         }
@@ -269,6 +277,14 @@ impl Flip {
             on_expire: plan.on_expire,
             verify: plan.verify.clone(),
             store: None,
+            marks: Marks {
+                undoes: None,
+                overridden: match plan.glass {
+                    Some(_) => plan.overridable().map(|guard| guard.text.clone()).collect(),
+                    None => Vec::new(),
+                },
+                override_reason: plan.glass.clone(),
+            },
         };
         Ok(Self { plan, author, intent, state: State::Intent, table: None, log_error: None })
     }

@@ -28,7 +28,8 @@ pub use flip::{
     REREADS_MAX, Step, carry_out, on_disk,
 };
 pub use forecast::{
-    Demand, Forecast, HORIZON_S, Measure, NoForecast, Range, Record, Row, forecast,
+    Came, Demand, Forecast, HORIZON_S, Hindsight, Measure, NoForecast, Range, Record, Row, Where,
+    forecast,
 };
 pub use history::{UNDO_OF, newest_in_force};
 pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks, is_ill_gate};
@@ -46,7 +47,8 @@ pub use stores::{
 };
 pub use timer::{Due, TIMER, Timed, Timers};
 pub use types::{
-    Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan, PlannedChange, Revision,
+    BROKE_GLASS, Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan,
+    PlannedChange, Revision,
 };
 pub use unsettled::{Settled, Unsettled};
 pub use verify::{HOLD, Progress, Verify, WITHIN};

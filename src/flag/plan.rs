@@ -124,7 +124,12 @@ pub enum Confirmation {
 #[must_use]
 pub fn confirmation(plan: &Plan) -> Confirmation {
     let riskier = plan.changes.iter().find(|change| change.direction == Direction::Riskier);
-    riskier.map_or(Confirmation::Enter, |change| Confirmation::Type(change.key.clone()))
+    let named = riskier.map(|change| change.key.as_str());
+    match &plan.glass {
+        // Not the usual word: nobody passes an interlock out of habit.
+        Some(_) => Confirmation::Type(format!("break-glass {}", named.unwrap_or(&plan.name))),
+        None => named.map_or(Confirmation::Enter, |key| Confirmation::Type(key.to_owned())),
+    }
 }
 
 /// Reads changes as typed: `KEY=VALUE`, or `KEY=base` to drop the override.
@@ -189,6 +194,7 @@ pub fn plan(
         on_expire: if timer_is_safe { OnExpire::Revert } else { OnExpire::Remind },
         request_id: terms.request_id,
         undo: false,
+        glass: None,
         changes,
     };
     plan.ttl_s = ttl(&plan, terms.ttl_s)?;

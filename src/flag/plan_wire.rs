@@ -47,6 +47,10 @@ pub struct PlanBody {
     pub risky: bool,
     /// The guard that refuses the plan, null when none does.
     pub refused: Option<String>,
+    /// The guards that break-glass passes, or would pass; empty when none refuses.
+    pub overrides: Vec<String>,
+    /// Why they are passed; null when they are not.
+    pub break_glass: Option<String>,
     /// Blast radius in words.
     pub reach: String,
     /// Why.
@@ -82,6 +86,8 @@ impl From<&Plan> for PlanBody {
             guards: plan.guards.iter().map(guard).collect(),
             risky: plan.is_risky(),
             refused: plan.refused().map(|guard| guard.text.clone()),
+            overrides: plan.overridable().map(|guard| guard.text.clone()).collect(),
+            break_glass: plan.glass.clone(),
             reach: plan.reach.clone(),
             reason: plan.reason.clone(),
             verify: plan.verify.clone(),

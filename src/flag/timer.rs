@@ -4,6 +4,8 @@
 //! what its flip has set, only while nobody has changed the flag since, and only toward the safe end.
 //! Every other timer reminds.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::admission::{Direction, FlagValue};
@@ -17,6 +19,8 @@ pub const TIMER: &str = "timer";
 
 /// From a try that failed to the next.
 const RETRY: TimeDelta = TimeDelta::seconds(30);
+/// From a look at one that another process has in hand to the next.
+const AGAIN: TimeDelta = TimeDelta::seconds(5);
 /// How much later than the flip was written down the store may say that it was made: clocks differ.
 const SLACK: TimeDelta = TimeDelta::seconds(60);
 
@@ -131,6 +135,16 @@ impl Timed {
         open.retain(|timed| !timed.sets.is_empty());
     }
 
+    /// The same timer, with how its overrides stood when it was known before.
+    fn with_marks_of(mut self, known: &[Self]) -> Self {
+        let Some(before) = known.iter().find(|timed| timed.id == self.id) else { return self };
+        for held in &mut self.sets {
+            let seen = before.sets.iter().find(|earlier| earlier.key == held.key);
+            held.mark = seen.and_then(|earlier| earlier.mark.clone());
+        }
+        self
+    }
+
     /// Whether the override is still the flip's own, as far as the store tells.
     fn is_held(&self, held: &Held, flag: &FlagState) -> bool {
         flag.overridden.as_ref() == Some(&held.to)
@@ -195,15 +209,21 @@ fn span(ttl_s: u64) -> Option<TimeDelta> {
 #[derive(Clone, Debug, Default)]
 pub struct Timers {
     open: Vec<Timed>,
+    /// Timers that have done what they had to, as far as this run knows.
+    done: BTreeSet<String>,
     /// Nothing is tried again before.
     not_before: Option<DateTime<Utc>>,
+    /// What could not be done has been said.
+    is_said: bool,
 }
 
 impl Timers {
-    /// Takes up what an earlier run has left.
-    #[must_use]
-    pub const fn new(open: Vec<Timed>) -> Self {
-        Self { open, not_before: None }
+    /// Takes up what earlier runs and other processes have left, as the journal tells all of it. What is
+    /// known already of an override that is still open stays known.
+    pub fn take_up(&mut self, open: Vec<Timed>) {
+        let known = std::mem::take(&mut self.open);
+        let open = open.into_iter().filter(|timed| !self.done.contains(&timed.id));
+        self.open = open.map(|timed| timed.with_marks_of(&known)).collect();
     }
 
     /// A plan was sent, and may be stored: its timer takes the place of earlier ones of the same flags.
@@ -237,22 +257,29 @@ impl Timers {
     /// What a timer had to do is done.
     pub fn on_done(&mut self, id: &str) {
         self.not_before = None;
+        self.is_said = false;
         self.open.retain(|timed| timed.id != id);
+        self.done.insert(id.to_owned());
     }
 
     /// It could not be done: it is tried again later. Says whether this is the first time.
     pub fn on_failed(&mut self, now: DateTime<Utc>) -> bool {
-        self.not_before.replace(now + RETRY).is_none()
+        self.not_before = Some(now + RETRY);
+        !std::mem::replace(&mut self.is_said, true)
     }
 
-    /// When the flag goes back by itself, if a timer holds it and will revert it.
+    /// Another process has it in hand, or had: it is looked at again later.
+    pub fn on_taken(&mut self, now: DateTime<Utc>) {
+        self.not_before = Some(now + AGAIN);
+    }
+
+    /// When the timer that holds this flag runs out, and what it does then.
     #[must_use]
-    pub fn reverts_at(&self, flag: &FlagState) -> Option<DateTime<Utc>> {
-        let of = |timed: &&Timed| {
-            timed.on_expire == OnExpire::Revert
-                && timed.sets.iter().any(|held| held.key == flag.key && timed.is_held(held, flag))
+    pub fn of(&self, flag: &FlagState) -> Option<(DateTime<Utc>, OnExpire)> {
+        let holds = |timed: &&Timed| {
+            timed.sets.iter().any(|held| held.key == flag.key && timed.is_held(held, flag))
         };
-        self.open.iter().find(of).map(|timed| timed.due)
+        self.open.iter().find(holds).map(|timed| (timed.due, timed.on_expire))
     }
 
     /// Whether there is none.
@@ -316,7 +343,8 @@ mod tests {
     #[test]
     fn a_safer_flip_is_only_reminded_of() {
         let (timers, after) = carried(&["retry.max_attempts=1"], &[(KEY, "1")]);
-        assert_eq!(timers.reverts_at(after.get(KEY).expect("a flag")), None);
+        let reminder = Some((at(900), OnExpire::Remind));
+        assert_eq!(timers.of(after.get(KEY).expect("a flag")), reminder);
         let said = Due::Say("timer of t by alice: still retry.max_attempts = 1".to_owned());
         assert_eq!(act(&timers, &after, 900), said);
         assert_eq!(act(&timers, &table(&[]), 900), Due::Nothing, "taken back already");
@@ -393,9 +421,11 @@ mod tests {
             marks: super::super::Marks::default(),
         };
         let timed = Timed::of_event(&event, "t", Some(TTL_S), OnExpire::Revert).expect("a timer");
-        let timers = Timers::new(vec![timed]);
+        let mut timers = Timers::default();
+        timers.take_up(vec![timed]);
         let mut now = table(&[(KEY, "3")]);
-        assert_eq!(timers.reverts_at(now.get(KEY).expect("a flag")), Some(at(900)));
+        let revert = Some((at(900), OnExpire::Revert));
+        assert_eq!(timers.of(now.get(KEY).expect("a flag")), revert);
         assert!(matches!(act(&timers, &now, 5_000), Due::Revert(_)), "overdue is due");
         now.flags.iter_mut().find(|flag| flag.key == KEY).expect("a flag").at = Some(at(3_000));
         assert!(matches!(act(&timers, &now, 5_000), Due::Say(_)), "set again since");

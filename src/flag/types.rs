@@ -47,13 +47,37 @@ pub struct FlagState {
     pub at: Option<DateTime<Utc>>,
     /// When the override's timer runs out.
     pub expires: Option<DateTime<Utc>>,
+    /// What the timer does then, where the store tells.
+    pub on_expire: Option<OnExpire>,
 }
+
+/// What stands behind the name of who passed interlocks by break-glass.
+pub const BROKE_GLASS: &str = " (break-glass)";
 
 impl FlagState {
     /// The stored value: the override, else the base.
     #[must_use]
     pub fn stored(&self) -> &FlagValue {
         self.overridden.as_ref().unwrap_or(&self.base)
+    }
+
+    /// Whether its last change passed interlocks.
+    #[must_use]
+    pub fn broke_glass(&self) -> bool {
+        self.by.as_ref().is_some_and(|by| by.ends_with(BROKE_GLASS))
+    }
+
+    /// What its timer does, if it has one. Where the store does not tell: a timer only ever leads toward
+    /// the safe end, and any other reminds.
+    #[must_use]
+    pub fn timer(&self) -> Option<(DateTime<Utc>, OnExpire)> {
+        let leads_to_safe = || {
+            flag(&self.key).is_ok_and(|def| {
+                def.direction(&self.base, self.stored(), &self.base) == Direction::Safer
+            })
+        };
+        let derived = || if leads_to_safe() { OnExpire::Revert } else { OnExpire::Remind };
+        self.expires.map(|at| (at, self.on_expire.unwrap_or_else(derived)))
     }
 
     /// Whether the stored value is one that the flag takes. Where it is not, it is in words why there
@@ -143,6 +167,8 @@ pub struct Plan {
     /// It takes a flip back. A state that held a moment ago is a person's to choose again: its guards
     /// warn and do not refuse, and a risky one is still confirmed by typing.
     pub undo: bool,
+    /// Why its interlocks are to be passed with the second token, if a person has asked for that.
+    pub glass: Option<String>,
 }
 
 impl Plan {
@@ -153,10 +179,15 @@ impl Plan {
     }
 
     /// Why the plan must not be applied, if so: a guard that is false, or one that is unknown when
-    /// a change leads away from the safe end. Never for an undo.
+    /// a change leads away from the safe end. Never for an undo, nor with the glass broken.
     #[must_use]
     pub fn refused(&self) -> Option<&Guard> {
-        self.refusing().next().filter(|_| !self.undo)
+        self.overridable().next().filter(|_| self.glass.is_none())
+    }
+
+    /// The guards that break-glass passes, or would pass.
+    pub fn overridable(&self) -> impl Iterator<Item = &Guard> {
+        self.refusing().filter(|_| !self.undo)
     }
 
     /// Every guard that is false, or unknown when a change leads away from the safe end.

@@ -14,6 +14,9 @@ use crate::admission::{FlagValue, Kind, flag};
 use super::types::{FlagState, FlagTable, OnExpire, Revision};
 
 pub use super::event_wire::{EventChangeRow, EventRow, EventsBody};
+pub use super::forecast::wire::{
+    CameRow, EarlierRow, ForecastBody, HindsightRow, MeasureRow, RangeRow, ScopeRow,
+};
 pub use super::plan_wire::{GuardRow, PlanBody, PlannedRow};
 pub use super::snapshot_wire::{ReadingRow, SnapshotBody, SnapshotsBody};
 
@@ -160,6 +163,12 @@ pub struct FlagRow {
     pub at: Option<DateTime<Utc>>,
     /// When its timer runs out.
     pub expires: Option<DateTime<Utc>>,
+    /// What the timer does then; absent without one, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_expire: Option<WireOnExpire>,
+    /// Its last change passed interlocks by break-glass; absent when it did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub break_glass: bool,
 }
 
 /// `GET flags`, and the answer to every change: the whole table at one revision.
@@ -188,6 +197,8 @@ impl From<&FlagTable> for TableBody {
             by: flag.by.clone(),
             at: flag.at,
             expires: flag.expires,
+            on_expire: flag.timer().map(|(_, what)| what.into()),
+            break_glass: flag.broke_glass(),
         };
         Self { revision: table.revision.0, flags: table.flags.iter().map(row).collect() }
     }
@@ -209,6 +220,7 @@ impl From<TableBody> for FlagTable {
             by: row.by,
             at: row.at,
             expires: row.expires,
+            on_expire: row.on_expire.map(OnExpire::from),
         };
         Self {
             revision: Revision(body.revision),

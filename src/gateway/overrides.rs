@@ -16,7 +16,7 @@ use crate::flag::wire::{
     ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, TableBody, WireKind,
     WireOnExpire, WireValue,
 };
-use crate::flag::{EventKind, Marks, Revision, TTL_S_MAX};
+use crate::flag::{BROKE_GLASS, EventKind, Marks, Revision, TTL_S_MAX};
 
 pub use guards::Known;
 
@@ -152,6 +152,10 @@ impl Overrides {
                     by: last.map(|last| last.by.clone()),
                     at: last.map(|last| last.at),
                     expires: entry.and_then(|entry| entry.expires),
+                    on_expire: entry
+                        .filter(|entry| entry.expires.is_some())
+                        .map(|entry| self.does(def.key, entry)),
+                    break_glass: last.is_some_and(|last| last.by.ends_with(BROKE_GLASS)),
                 })
             })
             .collect();
@@ -206,7 +210,7 @@ impl Overrides {
     ) {
         self.kept.revision += 1;
         let revision = self.kept.revision;
-        let mark = if marks.overridden.is_empty() { "" } else { " (break-glass)" };
+        let mark = if marks.overridden.is_empty() { "" } else { BROKE_GLASS };
         let by = format!("{}{mark}", body.actor);
         let mut rows = Vec::new();
         for (key, value) in changes {
@@ -258,10 +262,7 @@ impl Overrides {
             if entry.expires.is_none_or(|expires| expires > now) {
                 continue;
             }
-            // A timer never moves away from the safe end, whatever the request said.
-            let reverts =
-                entry.on_expire == WireOnExpire::Revert && self.revert_is_safe(key, entry);
-            if reverts {
+            if self.does(key, entry) == WireOnExpire::Revert {
                 dropped.push(key.clone());
             } else if !entry.reminded {
                 reminded.push(key.clone());
@@ -284,6 +285,15 @@ impl Overrides {
             self.kept.last.insert(key.clone(), last);
         }
         Expiry::Dropped
+    }
+
+    /// What its timer does: it never moves away from the safe end, whatever the request said.
+    fn does(&self, key: &str, entry: &Override) -> WireOnExpire {
+        if entry.on_expire == WireOnExpire::Revert && self.revert_is_safe(key, entry) {
+            WireOnExpire::Revert
+        } else {
+            WireOnExpire::Remind
+        }
     }
 
     fn revert_is_safe(&self, key: &str, entry: &Override) -> bool {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::flag::wire::{EventChangeRow, WireOnExpire};
-use crate::flag::{Conclusion, FlipEnd, Intent, Plan, Progress};
+use crate::flag::{Conclusion, FlipEnd, Intent, Marks, Plan, Progress};
 
 /// One thing that happened. The journal's `event`, told apart by `kind`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub enum Event {
         /// The store that it goes to, by name; older entries do not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
+        /// What few flips have.
+        #[serde(flatten)]
+        notes: Box<FlipNotes>,
     },
     /// How the flip ended.
     Outcome {
@@ -83,6 +86,17 @@ pub enum Event {
     Other,
 }
 
+/// What is kept of some flips beside what all have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlipNotes {
+    /// The flip whose timer this is, by its request; absent for what a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_of: Option<String>,
+    /// Which interlocks it was to pass, and why.
+    #[serde(flatten)]
+    pub marks: Marks,
+}
+
 impl Event {
     /// A plan as it was shown.
     #[must_use]
@@ -113,6 +127,16 @@ impl Event {
         })
     }
 
+    /// The flip by which a timer leads back: that of the flip whose request had this id.
+    #[must_use]
+    pub fn timer(intent: &Intent, of: &str) -> Self {
+        let mut event = Self::from(intent);
+        if let Self::Flip { notes, .. } = &mut event {
+            notes.timer_of = Some(of.to_owned());
+        }
+        event
+    }
+
     /// One line for screen and report.
     #[must_use]
     pub fn line(&self) -> String {
@@ -123,8 +147,10 @@ impl Event {
                     .map_or_else(String::new, |guard| format!(", refused by: {guard}"));
                 format!("plan {name}: {}{refused}", changes.join(", "))
             }
-            Self::Flip { plan, actor, reason, revision, .. } => {
-                format!("flip {plan} by {actor} at revision {revision}: {reason}")
+            Self::Flip { plan, actor, reason, revision, notes, .. } => {
+                let glass =
+                    notes.marks.broken_glass().map_or_else(String::new, |said| format!("; {said}"));
+                format!("flip {plan} by {actor} at revision {revision}: {reason}{glass}")
             }
             Self::Outcome { plan, say, .. } => format!("flip {plan}: {say}"),
             Self::Verify { plan, state, why, .. } => {
@@ -159,6 +185,7 @@ impl From<&Intent> for Event {
             on_expire: intent.on_expire.into(),
             verify: intent.verify.clone(),
             store: intent.store.clone(),
+            notes: Box::new(FlipNotes { timer_of: None, marks: intent.marks.clone() }),
         }
     }
 }

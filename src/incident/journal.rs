@@ -198,9 +198,29 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]; a line that was written in part is cut off by the next append.
     pub fn append(&self, event: &Event, at: DateTime<Utc>) -> Result<Anchor, JournalError> {
+        let nobody = |_: &Path| Ok(None::<std::convert::Infallible>);
+        match self.append_unless(event, at, nobody)? {
+            Ok(anchor) => Ok(anchor),
+            Err(never) => match never {},
+        }
+    }
+
+    /// The same, unless `why_not` finds a reason in the file. Nobody else writes in between.
+    ///
+    /// # Errors
+    /// As [`Self::append`], and those of `why_not`.
+    pub(super) fn append_unless<T>(
+        &self,
+        event: &Event,
+        at: DateTime<Utc>,
+        why_not: impl FnOnce(&Path) -> Result<Option<T>, JournalError>,
+    ) -> Result<Result<Anchor, T>, JournalError> {
         let mut inner = self.lock();
         let Inner { file, tail } = &mut *inner;
         let locked = Lock::exclusive(file).map_err(cannot("lock it", &self.path))?;
+        if let Some(reason) = why_not(&self.path)? {
+            return Ok(Err(reason));
+        }
         let torn_bytes = read_on(&self.path, file, tail)?.torn_bytes;
         if torn_bytes > 0 {
             file.set_len(tail.bytes).map_err(cannot("cut its unfinished line", &self.path))?;
@@ -208,7 +228,7 @@ impl Journal {
         }
         self.write(file, tail, event, at)?;
         drop(locked);
-        Ok(tail.anchor())
+        Ok(Ok(tail.anchor()))
     }
 
     fn write(
@@ -265,6 +285,41 @@ pub fn verify(path: &Path) -> Result<Found, JournalError> {
 pub(super) fn read(path: &Path, mut each: impl FnMut(Entry)) -> Result<(), JournalError> {
     let file = File::open(path).map_err(cannot("open it", path))?;
     walk(path, &file, &mut Tail::default(), |entry, _| each(entry)).map(drop)
+}
+
+/// Reads what was added to a journal, look by look.
+#[derive(Debug)]
+pub(super) struct Reader {
+    path: PathBuf,
+    tail: Tail,
+}
+
+impl Reader {
+    /// From the first entry on.
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), tail: Tail::default() }
+    }
+
+    /// Shows `each` entry that was added, and says whether there was one. Where the file has not grown, it
+    /// is not opened. A file that is not there yet has nothing in it.
+    ///
+    /// # Errors
+    /// As [`verify`]; what was read before stays read.
+    pub(super) fn read_on(&mut self, mut each: impl FnMut(Entry)) -> Result<bool, JournalError> {
+        let path = &self.path;
+        let len = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.tail.bytes == 0 => 0,
+            Err(error) => return Err(cannot("read it", path)(error)),
+        };
+        if len == self.tail.bytes {
+            return Ok(false);
+        }
+        let before = self.tail.head.seq;
+        let file = File::open(path).map_err(cannot("open it", path))?;
+        walk(path, &file, &mut self.tail, |entry, _| each(entry))?;
+        Ok(self.tail.head.seq > before)
+    }
 }
 
 /// Which of these anchors, in whatever order, are of this journal, and which of those it does not hold:
@@ -374,10 +429,10 @@ fn walk(
 }
 
 /// The file's lock, let go at the end of the scope, whichever way it is left.
-struct Lock(File);
+pub(super) struct Lock(File);
 
 impl Lock {
-    fn exclusive(file: &File) -> io::Result<Self> {
+    pub(super) fn exclusive(file: &File) -> io::Result<Self> {
         let file = file.try_clone()?;
         file.lock()?;
         Ok(Self(file))
@@ -398,7 +453,7 @@ impl Drop for Lock {
 }
 
 /// A new name in a directory is durable only once the directory is.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -430,6 +485,7 @@ mod tests {
             on_expire: WireOnExpire::Remind,
             verify: "amplification < 1.1".to_owned(),
             store: None,
+            notes: Box::default(),
         }
     }
 

@@ -7,14 +7,16 @@ mod chain;
 mod diagnoses;
 mod event;
 mod flips;
+mod hindsights;
 mod journal;
 mod reconcile;
 pub mod recording;
 
 pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
-pub use event::Event;
-pub use flips::{history, timers};
+pub use event::{Event, FlipNotes};
+pub use flips::{CLAIM_S, Claim, Follow, claim, history, timers};
+pub use hindsights::{Earlier, KEPT_MAX, earlier, keep, place_beside};
 pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,
     default_path, verify,

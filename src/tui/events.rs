@@ -40,6 +40,7 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
     let mut signals = Signals::listen()?;
     let mut screen = Screen::enter()?;
     let mut desk = Desk::new(session);
+    desk.carry_out(Effect::EarlierForecasts);
     let mut terminal = EventStream::new();
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -67,23 +68,23 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                 name => break ExitReason::Signal(name),
             },
             event = terminal.next() => match event {
-                Some(Ok(event)) => terminal_msg(event).map_or(Woken::Nothing, Woken::Msg),
+                Some(Ok(event)) => terminal_msg(event).map_or(Woken::Nothing, Woken::msg),
                 Some(Err(_)) | None => break ExitReason::TerminalLost,
             },
-            Some(msg) = desk.answers.recv() => Woken::Msg(msg),
+            Some(msg) = desk.answers.recv() => Woken::msg(msg),
             changed = desk.session.updates.changed(), if !desk.updates_closed => {
                 desk.updates_closed = changed.is_err();
-                desk.newest().map_or(Woken::Nothing, Woken::Msg)
+                desk.newest().map_or(Woken::Nothing, Woken::msg)
             }
             notice = desk.session.notices.recv(), if !desk.notices_closed => {
                 desk.notices_closed = notice.is_none();
-                notice.map_or(Woken::Nothing, |notice| Woken::Msg(Msg::Noticed(notice)))
+                notice.map_or(Woken::Nothing, |notice| Woken::msg(Msg::Noticed(notice)))
             }
             _ = second.tick() => {
                 if is_lost() {
                     break ExitReason::TerminalLost;
                 }
-                Woken::Msg(Msg::Tick(Utc::now()))
+                Woken::msg(Msg::Tick(Utc::now()))
             }
             () = sleep_until(due), if desk.model.dirty => Woken::Nothing,
         };
@@ -104,9 +105,15 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
 
 /// What woke the loop.
 enum Woken {
-    Msg(Msg),
+    Msg(Box<Msg>),
     Suspend,
     Nothing,
+}
+
+impl Woken {
+    fn msg(msg: Msg) -> Self {
+        Self::Msg(Box::new(msg))
+    }
 }
 
 /// What the loop does next.
@@ -165,7 +172,7 @@ impl Desk {
     /// Takes what woke the loop and everything else that is ready.
     async fn take(&mut self, woken: Woken, terminal: &mut EventStream) -> Next {
         let mut next = match woken {
-            Woken::Msg(msg) => self.step(msg),
+            Woken::Msg(msg) => self.step(*msg),
             Woken::Suspend => Next::Suspend,
             Woken::Nothing => Next::Go,
         };
@@ -223,6 +230,14 @@ impl Desk {
                     });
                     Msg::Foretold { request_id, forecast }
                 });
+            }
+            Effect::EarlierForecasts => {
+                let answer = port.earlier_forecasts();
+                self.spawn(async move { Msg::Earlier(answer.await) });
+            }
+            Effect::KeepForecast(hindsight) => {
+                let answer = port.keep_forecast(*hindsight);
+                self.spawn(async move { Msg::ForecastKept(answer.await) });
             }
             Effect::Apply(plan) => {
                 let request_id = plan.request_id.clone();

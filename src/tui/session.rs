@@ -13,8 +13,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::diagnosis::{Change, Facts, Library, Owners, Verdict};
 use crate::flag::{
-    self, Capabilities, Evidence, FlagTable, Outcome, Plan, PlanError, Revision, Terms,
+    self, Capabilities, Evidence, FlagTable, Hindsight, Outcome, Plan, PlanError, Revision, Terms,
 };
+use crate::incident::Earlier;
 use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
 use crate::runbook::Walk;
@@ -270,6 +271,14 @@ pub trait Port: Send + Sync {
     fn apply(&self, plan: Plan) -> Answer<Outcome>;
     /// Writes a line to the journal.
     fn journal(&self, entry: Entry) -> Answer<Result<(), String>>;
+    /// Reads how earlier forecasts did, also those of other sessions.
+    fn earlier_forecasts(&self) -> Answer<Earlier> {
+        Box::pin(async { Earlier::default() })
+    }
+    /// Keeps how a forecast did, for later sessions.
+    fn keep_forecast(&self, _hindsight: Hindsight) -> Answer<Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
     /// Writes the text of a walk into a new file and says where that is.
     fn save_walk(&self, _page: String) -> Answer<Result<String, String>> {
         Box::pin(async { Err("walks are not saved here".to_owned()) })

@@ -22,6 +22,7 @@ pub fn table(settings: &Settings) -> FlagTable {
             by: None,
             at: None,
             expires: None,
+            on_expire: None,
         }
     });
     FlagTable { revision: REVISION, flags: flags.collect() }

@@ -155,6 +155,7 @@ async fn flips_that_a_crash_left_open_are_told_by_the_values() {
         on_expire: WireOnExpire::Remind,
         verify: String::new(),
         store: None,
+        notes: Box::default(),
     };
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("journal.jsonl");

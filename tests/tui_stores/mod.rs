@@ -57,9 +57,30 @@ fn leaving_says_which_timers_go_with_weir() {
     let mut model = in_a_poor_store();
     // Also for a flip of an earlier run.
     model.flips.clear();
+    for flag in &mut model.flags.table.as_mut().expect("a table").flags {
+        flag.on_expire = flag.expires.map(|_| flag::OnExpire::Revert);
+    }
     assert!(press(&mut model, KeyCode::Char('q')).is_empty(), "it asks");
     insta::assert_snapshot!("leaving-80x24-plain", shot(&model, &PLAIN, 80, 24));
     model.store = None;
     press(&mut model, KeyCode::Esc);
     assert!(matches!(press(&mut model, KeyCode::Char('q')).as_slice(), [Effect::Leave]));
+}
+
+#[test]
+fn a_reminder_is_named_one_and_what_passed_interlocks_is_marked() {
+    let mut model = in_a_poor_store();
+    press(&mut model, KeyCode::Char('f'));
+    let table = model.flags.table.as_mut().expect("a table");
+    let mut held = table.flags.iter_mut().filter(|flag| flag.overridden.is_some());
+    let first = held.next().expect("an override");
+    first.by = Some("bob (break-glass)".to_owned());
+    first.on_expire = Some(flag::OnExpire::Revert);
+    let wide = shot(&model, &PLAIN, 140, 40);
+    let rows = |word: &str| wide.lines().filter(|row| row.contains(word)).count();
+    assert_eq!(rows("bob (break-glass) 09:01:01  reverts 09:16:00"), 1, "{wide}");
+    assert_eq!(rows("  reminder 09:16:00"), 2, "{wide}");
+    assert_eq!(rows("  timer "), 0, "{wide}");
+    let narrow = shot(&model, &PLAIN, 80, 24);
+    assert!(narrow.contains("BREAK-GLASS"), "{narrow}");
 }

@@ -304,6 +304,7 @@ pub fn table() -> FlagTable {
                 by: None,
                 at: None,
                 expires: None,
+                on_expire: None,
             }
         })
         .collect();

@@ -20,6 +20,8 @@ use crate::signal::Snapshot;
 const ADMIN_URL: &str = "http://127.0.0.1:9901";
 /// The environment variable that names another.
 pub(super) const ADMIN_URL_ENV: &str = "WEIR_ADMIN_URL";
+/// The environment variable with the second token, which passes interlocks.
+const GLASS_ENV: &str = "WEIR_BREAK_GLASS_TOKEN";
 /// The file that is read where it is there.
 const FILE: &str = "weir.toml";
 /// How long the sources are watched for evidence: rates need two looks.
@@ -28,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(3);
 /// A store, and who knows the signals.
 pub(super) struct Reached {
     pub(super) store: Arc<dyn Store>,
+    /// The environment, where a file names it.
+    pub(super) environment: Option<String>,
     witness: Witness,
 }
 
@@ -65,6 +69,47 @@ impl Reached {
     /// A document about this store.
     pub(super) fn of<T>(&self, body: T) -> Of<T> {
         Of { body, store: self.body() }
+    }
+
+    /// Whether its interlocks can be passed at all.
+    pub(super) const fn has_glass(&self) -> bool {
+        matches!(self.witness, Witness::Admin(_))
+    }
+
+    /// Why they cannot be passed, where they cannot.
+    pub(super) fn no_glass(&self) -> String {
+        format!(
+            "--break-glass needs weir's own admin API, which checks the second token and keeps what \
+             was passed; {} does neither",
+            self.store.name()
+        )
+    }
+
+    /// The same store, whose every change passes interlocks for the reason `why`, with the second token
+    /// of a file or of the environment.
+    ///
+    /// # Errors
+    /// When the store knows no second token, or none is given, or no reason.
+    pub(super) fn breaking(
+        &self,
+        token_file: Option<&Path>,
+        why: &str,
+    ) -> color_eyre::Result<Arc<dyn Store>> {
+        let Witness::Admin(admin) = &self.witness else { bail!(self.no_glass()) };
+        if why.trim().is_empty() {
+            bail!("--break-glass needs a reason; it stands in the history for good");
+        }
+        let token = match token_file {
+            Some(file) => read_token(file)?,
+            None => std::env::var(GLASS_ENV).unwrap_or_default(),
+        };
+        if token.trim().is_empty() {
+            bail!(
+                "--break-glass needs the gateway's second token: set {GLASS_ENV}, or name a file \
+                 with --break-glass-token-file"
+            );
+        }
+        Ok(Arc::new(WeirAdmin::clone(admin).breaking_glass(Token::new(&token), why.trim())))
     }
 
     pub(super) fn able(&self) -> Capabilities {
@@ -121,7 +166,7 @@ pub(super) fn reach(connection: &Connection) -> color_eyre::Result<Reached> {
 fn of_admin(admin: WeirAdmin) -> Reached {
     let admin = Arc::new(admin);
     let store = Arc::clone(&admin) as Arc<dyn Store>;
-    Reached { store, witness: Witness::Admin(admin) }
+    Reached { store, environment: None, witness: Witness::Admin(admin) }
 }
 
 /// The store of a file, if it names one.
@@ -131,11 +176,14 @@ fn of_file(path: &Path) -> color_eyre::Result<Option<Reached>> {
         Place::Weir(admin) => of_admin(*admin),
         Place::Other(store) if loaded.toml.sources.is_empty() => {
             let why = "the store tells no signals, and the file has no [[source]]";
-            Reached { store, witness: Witness::Nobody(why) }
+            Reached { store, environment: None, witness: Witness::Nobody(why) }
         }
-        Place::Other(store) => Reached { store, witness: Witness::Sources(path.to_owned()) },
+        Place::Other(store) => {
+            Reached { store, environment: None, witness: Witness::Sources(path.to_owned()) }
+        }
     };
-    Ok(loaded.flag_place()?.map(reached))
+    let environment = Some(loaded.environment_name());
+    Ok(loaded.flag_place()?.map(|place| Reached { environment, ..reached(place) }))
 }
 
 /// The admin API at `url`, with the token of a file or of the environment.
@@ -144,8 +192,7 @@ fn of_file(path: &Path) -> color_eyre::Result<Option<Reached>> {
 /// When there is no token, or the address is none.
 pub(in crate::cli) fn admin(url: &str, token_file: Option<&Path>) -> color_eyre::Result<WeirAdmin> {
     let token = match token_file {
-        Some(file) => std::fs::read_to_string(file)
-            .wrap_err_with(|| format!("cannot read the token file {}", file.display()))?,
+        Some(file) => read_token(file)?,
         // Not an option: what stands in an argument list is seen by everyone on the machine.
         None => std::env::var("WEIR_ADMIN_TOKEN").unwrap_or_default(),
     };
@@ -159,4 +206,9 @@ pub(in crate::cli) fn admin(url: &str, token_file: Option<&Path>) -> color_eyre:
         }
     }
     Ok(WeirAdmin::new(url, Token::new(&token))?)
+}
+
+fn read_token(file: &Path) -> color_eyre::Result<String> {
+    std::fs::read_to_string(file)
+        .wrap_err_with(|| format!("cannot read the token file {}", file.display()))
 }

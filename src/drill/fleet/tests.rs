@@ -36,6 +36,7 @@ impl Memory {
             by: None,
             at: None,
             expires: None,
+            on_expire: None,
         };
         let table = FlagTable { revision: Revision(revision), flags: vec![flag] };
         Arc::new(Self { name, mood, table: Mutex::new(table) })
@@ -112,6 +113,7 @@ fn plan(table: &FlagTable) -> Plan {
         on_expire: OnExpire::Remind,
         request_id: "r".to_owned(),
         undo: false,
+        glass: None,
     }
 }
 

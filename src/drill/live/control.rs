@@ -299,5 +299,6 @@ fn plan_of(flips: &[&TimedFlip], table: &FlagTable) -> Result<Plan, LiveError> {
         on_expire: OnExpire::Remind,
         request_id: uuid::Uuid::now_v7().to_string(),
         undo: false,
+        glass: None,
     })
 }

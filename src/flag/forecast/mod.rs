@@ -8,6 +8,7 @@ mod assume;
 mod demand;
 mod play;
 mod told;
+pub(super) mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use super::types::{Change, FlagTable};
 
 pub use assume::NoForecast;
 pub use demand::Demand;
-pub use told::Record;
+pub use told::{Came, Hindsight, Record, Where};
 
 use assume::Assumed;
 use play::{Numbers, play};

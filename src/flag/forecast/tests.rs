@@ -84,8 +84,9 @@ fn a_forecast_is_held_against_what_came() {
     };
     let later = scope(&[("admitted_rps", 21.0), ("shed_rps", 20.0)]);
     let record = foretold.against(&later).expect("two numbers are known");
-    assert_eq!((record.held, record.of), (1, 2));
-    assert_eq!(record.words(), "1 of 2 within their range; shed/s 10 foretold, 20 came");
+    assert_eq!((record.held(), record.rows.len()), (1, 2));
+    let said = "1 of 2 within their range; shed/s 10 foretold, 20 came: off by 50%";
+    assert_eq!(record.words(), said);
     assert_eq!(foretold.against(&scope(&[])), None);
     let served = foretold.row(Measure::Served).expect("a row").words();
     assert_eq!(served, "served              100% as it is,    50% with it (40% to 60%)");

@@ -1,5 +1,7 @@
 //! A forecast in words, and how it did once the time has come.
 
+use chrono::{DateTime, Utc};
+
 use crate::signal::Snapshot;
 
 use super::{Forecast, HORIZON_S, Measure, Range, Row};
@@ -49,27 +51,109 @@ impl Row {
     }
 }
 
-/// What became of a forecast.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Numbers that lay within their range.
-    pub held: usize,
-    /// Numbers that could be compared.
-    pub of: usize,
-    /// The number that was missed by most, foretold and seen.
-    pub worst: Option<(Measure, f64, f64)>,
+/// What came of one number that was foretold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Came {
+    /// What.
+    pub measure: Measure,
+    /// Its bounds, as they were foretold with the flips.
+    pub foretold: Range,
+    /// What came.
+    pub came: f64,
 }
 
+impl Came {
+    /// By which share of what came the middle missed it; what is the same to anybody counts as that.
+    #[must_use]
+    pub fn off(&self) -> f64 {
+        (self.foretold.middle - self.came).abs() / self.came.abs().max(self.measure.grain())
+    }
+
+    /// Whether it lay within its bounds.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.foretold.holds(self.came)
+    }
+}
+
+/// What became of a forecast: the numbers that could be compared, one at least.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The numbers.
+    pub rows: Vec<Came>,
+}
+
+/// From here on it no longer matters by how much something was missed.
+const OFF_MAX: f64 = 9.99;
+
 impl Record {
-    /// `6 of 7 within their range; shed/s 25 foretold, 31 came`.
+    /// Numbers that lay within their range.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.rows.iter().filter(|row| row.held()).count()
+    }
+
+    /// The number that was missed by most.
+    #[must_use]
+    pub fn worst(&self) -> Option<&Came> {
+        self.rows.iter().max_by(|left, right| left.off().total_cmp(&right.off()))
+    }
+
+    /// `6 of 7 within their range; shed/s 25 foretold, 31 came: off by 19%`.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { held, of, worst } = self;
-        let worst = worst.map_or_else(String::new, |(measure, foretold, came)| {
-            let (foretold, came) = (measure.show(foretold), measure.show(came));
-            format!("; {} {foretold} foretold, {came} came", measure.label())
+        let worst = self.worst().map_or_else(String::new, |row| {
+            let (foretold, came) =
+                (row.measure.show(row.foretold.middle), row.measure.show(row.came));
+            let off = if row.off() > OFF_MAX {
+                format!("more than {:.0}%", OFF_MAX * 100.0)
+            } else {
+                format!("{:.0}%", row.off() * 100.0)
+            };
+            format!("; {} {foretold} foretold, {came} came: off by {off}", row.measure.label())
         });
-        format!("{held} of {of} within their range{worst}")
+        format!("{} of {} within their range{worst}", self.held(), self.rows.len())
+    }
+}
+
+/// The forecast of one flip, looked back at once its time had come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hindsight {
+    /// When it was looked back at.
+    pub at: DateTime<Utc>,
+    /// The id of the flip's request.
+    pub request_id: String,
+    /// The flip's plan, by name.
+    pub plan: String,
+    /// The quota scope.
+    pub scope: String,
+    /// The store that the flip went to, by name.
+    pub store: Option<String>,
+    /// The environment.
+    pub environment: Option<String>,
+    /// How it did.
+    pub record: Record,
+}
+
+/// Where a forecast is about to be looked at: what is known of another world says nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Where<'a> {
+    /// The quota scope.
+    pub scope: &'a str,
+    /// The flag store, by name.
+    pub store: Option<&'a str>,
+    /// The environment, where it is known.
+    pub environment: Option<&'a str>,
+}
+
+impl Hindsight {
+    /// Whether it is of this place: the same scope, in the same store or the same environment.
+    #[must_use]
+    pub fn is_of(&self, place: &Where<'_>) -> bool {
+        let same =
+            |own: &Option<String>, asked: Option<&str>| own.is_some() && own.as_deref() == asked;
+        self.scope == place.scope
+            && (same(&self.store, place.store) || same(&self.environment, place.environment))
     }
 }
 
@@ -77,21 +161,12 @@ impl Forecast {
     /// Holds it against the signals of [`HORIZON_S`] later; `None` where none of them is known.
     #[must_use]
     pub fn against(&self, later: &Snapshot) -> Option<Record> {
-        let seen: Vec<(&Row, f64)> = self
-            .rows
-            .iter()
-            .filter_map(|row| Some((row, later.number(row.measure.signal())?)))
-            .collect();
-        let missed = |(row, came): &(&Row, f64)| {
-            (row.with.middle - came).abs() / came.abs().max(row.measure.grain())
+        let came = |row: &Row| {
+            let came = later.number(row.measure.signal())?;
+            Some(Came { measure: row.measure, foretold: row.with, came })
         };
-        let worst = seen.iter().max_by(|left, right| missed(left).total_cmp(&missed(right)));
-        Some(Record {
-            held: seen.iter().filter(|(row, came)| row.with.holds(*came)).count(),
-            of: seen.len(),
-            worst: worst.map(|(row, came)| (row.measure, row.with.middle, *came)),
-        })
-        .filter(|record| record.of > 0)
+        let rows: Vec<Came> = self.rows.iter().filter_map(came).collect();
+        (!rows.is_empty()).then_some(Record { rows })
     }
 
     /// What was taken for granted, in one line.

@@ -40,7 +40,7 @@ impl fmt::Debug for Token {
 pub(super) type Answer = Result<(StatusCode, Vec<u8>), String>;
 
 /// Connections to one address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Client {
     base: String,
     place: String,

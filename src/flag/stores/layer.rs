@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use crate::admission::{FLAGS, FlagValue, Settings};
 
-use super::super::types::{FlagState, FlagTable, Revision};
+use super::super::types::{FlagState, FlagTable, OnExpire, Revision};
 
 /// What a store holds of one flag.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct Held {
     pub at: Option<DateTime<Utc>>,
     /// When its timer runs out.
     pub expires: Option<DateTime<Utc>>,
+    /// What the timer does then, where the store keeps that.
+    pub on_expire: Option<OnExpire>,
 }
 
 /// The table: every flag that `held` answers for, in the order of the flag table.
@@ -46,6 +48,7 @@ pub(super) fn table(
             by: held.by,
             at: held.at,
             expires: held.expires,
+            on_expire: held.on_expire,
         })
     };
     FlagTable { revision, flags: FLAGS.iter().filter_map(state).collect() }

@@ -21,7 +21,7 @@ use super::super::wire::{
 use super::http::{Answer, Client, Token, answer};
 
 /// Client of one admission service.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WeirAdmin {
     name: String,
     token: Token,

@@ -142,5 +142,9 @@ impl Overrides {
 /// Why an interlock refuses, and what can be done.
 fn told(guard: &Guard) -> String {
     let how = if guard.holds.is_none() { "cannot be told" } else { "does not hold" };
-    format!("{}; this {how}, and a change away from the safe end waits until it holds", guard.text)
+    format!(
+        "{}; this {how}, and a change away from the safe end waits until it holds. The way past it is \
+         break-glass: `weir flag set --break-glass REASON`, with the second token",
+        guard.text
+    )
 }

@@ -11,8 +11,8 @@ use tui_input::Input;
 
 use crate::admission::flag;
 use crate::flag::{
-    Change, Confirmation, FlagState, FlagTable, Forecast, NoForecast, Plan, Progress, Revision,
-    Verify, confirmation,
+    Change, Confirmation, FlagState, FlagTable, Forecast, Hindsight, NoForecast, OnExpire, Plan,
+    Progress, Revision, Verify, Where, confirmation,
 };
 use crate::signal::Mono;
 use crate::tui::app::Model;
@@ -324,10 +324,18 @@ impl Model {
         self.store.as_ref().is_none_or(|store| store.able.effective)
     }
 
+    /// How the last forecast of a scope did, in this store or this environment.
+    #[must_use]
+    pub fn last_forecast(&self, scope: &str) -> Option<&Hindsight> {
+        let store = self.store.as_ref().map(|store| store.name.as_str());
+        let place = Where { scope, store, environment: Some(&self.environment) };
+        self.forecasts.kept.iter().rev().find(|one| one.is_of(&place))
+    }
+
     /// Flags that go back by themselves only while weir runs: their store has no timer.
     pub fn carried(&self) -> impl Iterator<Item = &FlagState> {
         let is_carried = self.store.as_ref().is_some_and(|store| !store.able.timer);
         let flags = self.flags.table.iter().flat_map(|table| &table.flags);
-        flags.filter(move |flag| is_carried && flag.expires.is_some())
+        flags.filter(move |flag| is_carried && matches!(flag.timer(), Some((_, OnExpire::Revert))))
     }
 }

@@ -27,9 +27,10 @@ use crossterm::event::KeyEvent;
 use crate::admission::FLAGS;
 use crate::diagnosis::{Owners, STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{
-    Change, Demand, FlagState, FlagTable, Forecast, NoForecast, Outcome, Plan, Record, Revision,
+    Change, Demand, FlagState, FlagTable, Forecast, Hindsight, NoForecast, Outcome, Plan, Revision,
     Unsettled,
 };
+use crate::incident::Earlier;
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::events::Timeline;
@@ -76,6 +77,10 @@ pub enum Msg {
         /// What it would do.
         forecast: Result<Forecast, NoForecast>,
     },
+    /// How earlier forecasts did was read.
+    Earlier(Earlier),
+    /// How a forecast did was kept, or not.
+    ForecastKept(Result<(), String>),
     /// A plan was answered. The id tells which.
     Applied {
         /// The plan's `request_id`.
@@ -98,6 +103,10 @@ pub enum Effect {
     MakePlan(Wish),
     /// Work out what a plan would do.
     Foretell(Box<Question>),
+    /// Read how earlier forecasts did.
+    EarlierForecasts,
+    /// Keep how a forecast did.
+    KeepForecast(Box<Hindsight>),
     /// Apply a plan.
     Apply(Plan),
     /// Write to the journal.
@@ -236,8 +245,8 @@ pub struct Model {
     pub incidents: BTreeMap<String, settled::Remembered>,
     /// A walk that was handed over and not opened yet.
     pub handed: Option<Walk>,
-    /// How the forecast of the newest flip that its time has come for did.
-    pub foretold: Option<Record>,
+    /// How earlier forecasts did, this session's among them, oldest first.
+    pub forecasts: Earlier,
     /// The path on the diagnosis screen as it was left.
     pub path: Option<Box<walk::Walk>>,
     /// Something visible has changed.
@@ -280,7 +289,7 @@ impl Model {
             guides: BTreeMap::new(),
             incidents: BTreeMap::new(),
             handed: None,
-            foretold: None,
+            forecasts: Earlier::default(),
             path: None,
             dirty: true,
         }

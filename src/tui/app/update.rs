@@ -3,6 +3,7 @@
 //! Reads no clock and awaits nothing. A refresh never moves a cursor, a focus or a frozen screen.
 
 mod dialog;
+mod foretold;
 mod guide;
 mod others;
 mod press;
@@ -74,7 +75,17 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
         Msg::Flags(result) => flags(model, result, now),
         Msg::Planned(result) => dialog::planned(model, result, now),
         Msg::Foretold { request_id, forecast } => {
-            dialog::foretold(model, &request_id, forecast);
+            foretold::worked_out(model, &request_id, forecast);
+            Vec::new()
+        }
+        Msg::Earlier(read) => {
+            foretold::earlier(model, read);
+            Vec::new()
+        }
+        Msg::ForecastKept(result) => {
+            if let Err(why) = result {
+                toast(model, Role::Warn, format!("forecasts: {why}"));
+            }
             Vec::new()
         }
         Msg::Applied { request_id, outcome } => applied(model, &request_id, outcome, now),
@@ -133,9 +144,11 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     model.remember();
     dialog::reguard(model);
     guide::observe(model, now);
-    dialog::hold_against(model, now);
+    let held = foretold::hold_against(model, now);
     model.dirty = true;
-    verify(model, None, now)
+    let mut effects = verify(model, None, now);
+    effects.extend(held);
+    effects
 }
 
 /// Takes the time before the first poll in, once.

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::admission::{FLAGS, flag};
-use crate::flag::FlagState;
+use crate::flag::{FlagState, OnExpire};
 use crate::tui::app::Model;
 use crate::tui::app::mode::{Choice, Editor};
 use crate::tui::theme::{Appearance, Role};
@@ -115,21 +115,26 @@ fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static>
     ];
     let when = flag.at.map(|at| clock(at, model.zone));
     let by = flag.by.as_deref().unwrap_or("-");
+    let who = if flag.broke_glass() { Role::Crit } else { Role::Plain };
     if wide {
         spans.push(Span::styled(
             format!("{:<10}", short(flag.safe.to_string())),
             look.style(Role::Dim),
         ));
         spans.push(Span::styled(format!("r{:<4} ", flag.revision.0), look.style(Role::Dim)));
-        spans.push(Span::raw(format!("{by} {}", when.unwrap_or_default())));
-        if let Some(expires) = flag.expires {
-            spans.push(Span::styled(
-                format!("  timer {}", clock(expires, model.zone)),
-                look.style(Role::Warn),
-            ));
+        spans.push(Span::styled(format!("{by} {}", when.unwrap_or_default()), look.style(who)));
+        if let Some((at, what)) = flag.timer() {
+            let (word, role) = match what {
+                OnExpire::Revert => ("reverts", Role::Warn),
+                OnExpire::Remind => ("reminder", Role::Dim),
+            };
+            let text = format!("  {word} {}", clock(at, model.zone));
+            spans.push(Span::styled(text, look.style(role)));
         }
     } else {
-        spans.push(Span::raw(cut(by, 12, look.glyphs.ellipsis)));
+        // There is no room for both, and who it was stands below the table.
+        let by = if flag.broke_glass() { "BREAK-GLASS" } else { by };
+        spans.push(Span::styled(cut(by, 12, look.glyphs.ellipsis), look.style(who)));
     }
     if let Some(to) = marked.and_then(|change| change.to.as_ref()) {
         spans.push(Span::styled(format!("  {} {to}", look.glyphs.arrow), look.style(Role::Accent)));

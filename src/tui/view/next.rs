@@ -2,9 +2,8 @@
 
 use ratatui::text::{Line, Span};
 
-use crate::admission::{Direction, flag as flag_of};
 use crate::diagnosis::Verdict;
-use crate::flag::FlagState;
+use crate::flag::{FlagState, OnExpire};
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
 use crate::tui::app::offer::Next;
@@ -205,16 +204,12 @@ fn held(
 
 /// What takes itself back next, and when. A timer that would lead away from the safe end only reminds.
 fn until(model: &Model) -> Option<String> {
-    let reverts = |flag: &&FlagState| {
-        flag.stored() != &flag.base
-            && flag_of(&flag.key).is_ok_and(|def| {
-                def.direction(&flag.base, flag.stored(), &flag.base) != Direction::Riskier
-            })
+    let reverts = |flag: &FlagState| match flag.timer() {
+        Some((at, OnExpire::Revert)) if *flag.stored() != flag.base => Some(at),
+        _ => None,
     };
     let flags = &model.flags.table.as_ref()?.flags;
-    let timed = flags.iter().filter(|flag| flag.expires.is_some());
-    let next = timed.filter(reverts).min_by_key(|flag| flag.expires)?;
-    let at = clock(next.expires?, model.zone);
+    let at = clock(flags.iter().filter_map(reverts).min()?, model.zone);
     Some(format!("back by itself at {at}"))
 }
 

@@ -175,9 +175,19 @@ fn foretold(
             content
         }
     };
-    if let Some(record) = &model.foretold {
-        let text = format!("last time {}", record.words());
+    let scope = match &dialog.forecast {
+        Some(Ok(forecast)) => Some(forecast.scope.as_str()),
+        _ => model.scope(),
+    };
+    if let Some(last) = scope.and_then(|scope| model.last_forecast(scope)) {
+        let ago = (model.wall - last.at).num_seconds().max(0).unsigned_abs();
+        let text =
+            format!("last time ({}, {} ago) {}", last.plan, whole_span(ago), last.record.words());
         content.extend(field("", &text, width).into_iter().map(|line| line.style(dim)));
+    }
+    if let Some(trouble) = &model.forecasts.trouble {
+        let rows = field("", &format!("earlier forecasts: {trouble}"), width);
+        content.extend(rows.into_iter().map(|line| line.style(look.style(Role::Warn))));
     }
     content
 }

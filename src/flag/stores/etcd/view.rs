@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::admission::{FLAGS, FlagDef, FlagValue, Settings};
-use crate::flag::types::{FlagTable, Revision};
+use crate::flag::types::{FlagTable, OnExpire, Revision};
 
 use super::super::json_value;
 use super::super::layer::{self, Held};
@@ -157,6 +157,7 @@ impl View {
                 by: meta.map(|meta| meta.by.clone()),
                 at: meta.and_then(|meta| meta.at),
                 expires: meta.filter(|_| overridden.is_some()).and_then(|meta| meta.expires),
+                on_expire: meta.and_then(|meta| meta.on_expire).map(OnExpire::from),
                 overridden,
                 ..Held::default()
             },

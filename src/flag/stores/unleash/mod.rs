@@ -326,6 +326,7 @@ impl Unleash {
                 by: touched.map(|touched| touched.by.clone()),
                 at: touched.map(|touched| touched.at),
                 expires: None,
+                on_expire: None,
             })
         };
         Ok(Look { table: table(&self.base, revision, held), features, recent })

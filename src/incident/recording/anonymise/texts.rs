@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use crate::incident::Event;
+use crate::flag::Marks;
+use crate::incident::{Event, FlipNotes};
 
 /// What stands where a text was taken out.
 pub const REMOVED: &str = "(removed)";
@@ -94,6 +95,7 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             ttl_s,
             on_expire,
             verify,
+            notes,
             ..
         } => Event::Flip {
             request_id: words.name("id", &request_id),
@@ -107,6 +109,14 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             on_expire,
             verify,
             store: None,
+            notes: Box::new(FlipNotes {
+                timer_of: notes.timer_of.map(|id| words.name("id", &id)),
+                marks: Marks {
+                    undoes: notes.marks.undoes,
+                    overridden: notes.marks.overridden.iter().map(|one| words.hide(one)).collect(),
+                    override_reason: notes.marks.override_reason.map(|_| removed()),
+                },
+            }),
         },
         Event::Plan { name, changes, refused } => {
             Event::Plan { name: words.hide(&name), changes, refused: refused.map(|_| removed()) }

@@ -1,17 +1,13 @@
 //! Plans: wishing for one, showing it, sending it, and learning what became of it.
 
-use std::sync::Arc;
-
 use crate::admission::FlagValue;
-use crate::flag::{
-    Change, Demand, FlagTable, Forecast, HORIZON_S, NoForecast, Plan, PlannedChange, Settled,
-    interlocks,
-};
+use crate::flag::{Change, FlagTable, Plan, Settled, interlocks};
 use crate::signal::Mono;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage};
 use crate::tui::app::mode::Mode;
+use crate::tui::app::update::foretold::question;
 use crate::tui::app::update::toast;
-use crate::tui::app::{Effect, Model, Question};
+use crate::tui::app::{Effect, Model};
 use crate::tui::session::{Want, Wish, evidence};
 use crate::tui::theme::Role;
 
@@ -75,7 +71,8 @@ pub fn planned(model: &mut Model, result: Result<Plan, String>, now: Mono) -> Ve
             let question = question(model, &plan);
             let dialog = PlanDialog::new(plan, model.flags.table.as_ref(), now);
             model.modes[at] = Mode::Plan(Box::new(dialog));
-            question.map(|one| Effect::Foretell(Box::new(one))).into_iter().collect()
+            let foretell = question.map(|one| Effect::Foretell(Box::new(one)));
+            foretell.into_iter().chain([Effect::EarlierForecasts]).collect()
         }
         Err(why) => {
             model.modes.remove(at);
@@ -83,57 +80,6 @@ pub fn planned(model: &mut Model, result: Result<Plan, String>, now: Mono) -> Ve
             Vec::new()
         }
     }
-}
-
-/// Seconds of demand that a forecast looks back over.
-const DEMAND_SPAN_S: u64 = 300;
-
-/// What a forecast of the plan is asked on; `None` while nothing is known.
-fn question(model: &Model, plan: &Plan) -> Option<Question> {
-    let scope = model.scope()?;
-    let scopes = &model.latest.as_ref()?.observation.scopes;
-    let snapshot = scopes.iter().find(|snapshot| snapshot.scope == scope)?;
-    let seen = model.history.get(scope).map(|one| one.recent("originals_rps", DEMAND_SPAN_S));
-    Some(Question {
-        request_id: plan.request_id.clone(),
-        snapshot: Arc::clone(snapshot),
-        demand: seen.as_deref().and_then(Demand::of),
-        table: model.flags.table.clone()?,
-        changes: plan.changes.iter().map(change).collect(),
-    })
-}
-
-fn change(planned: &PlannedChange) -> Change {
-    Change { key: planned.key.clone(), to: Some(planned.to.clone()) }
-}
-
-/// What a plan would do was worked out.
-pub fn foretold(model: &mut Model, request_id: &str, forecast: Result<Forecast, NoForecast>) {
-    for mode in &mut model.modes {
-        if let Mode::Plan(dialog) = mode
-            && dialog.plan.request_id == request_id
-        {
-            dialog.forecast = Some(forecast);
-            model.dirty = true;
-            return;
-        }
-    }
-}
-
-/// Holds what was foretold of a flip against what came, once its time is there. A flip after it has
-/// made another world of it.
-pub fn hold_against(model: &mut Model, now: Mono) {
-    let Some(newest) = model.flips.last_mut() else { return };
-    if now.saturating_since(newest.since).as_secs_f64() < HORIZON_S {
-        return;
-    }
-    let Some(forecast) = newest.forecast.take() else { return };
-    let scopes = model.latest.as_ref().map_or(&[][..], |update| &update.observation.scopes);
-    let Some(later) = scopes.iter().find(|scope| scope.scope == forecast.scope) else { return };
-    let Some(record) = forecast.against(later) else { return };
-    let text = format!("{} as foretold: {}", newest.plan.name, record.words());
-    model.timeline.push(model.wall, Role::Accent, text);
-    model.foretold = Some(record);
 }
 
 /// The button under the focus was pressed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::flag::{FlagTable, Revision};
+use crate::flag::{BROKE_GLASS, FlagTable, Revision};
 use crate::tui::app::Model;
 use crate::tui::app::flip::Stage;
 use crate::tui::app::mode::Mode;
@@ -39,6 +39,7 @@ pub fn note(model: &mut Model, table: &FlagTable) {
     }
     for ((revision, by), changes) in moved {
         let text = format!("{by} set {} (r{revision})", changes.join(", "));
-        model.timeline.push(model.wall, Role::Accent, text);
+        let role = if by.ends_with(BROKE_GLASS) { Role::Crit } else { Role::Accent };
+        model.timeline.push(model.wall, role, text);
     }
 }

@@ -17,6 +17,7 @@ use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::admin_plan;
 use super::calm::Calm;
 use super::health::Health;
 use super::judge::Judge;
@@ -26,11 +27,10 @@ use super::secrets::Tokens;
 use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
-use crate::admission::{ChainEntry, FlagError, Gate};
-use crate::flag::PlanError;
+use crate::admission::{ChainEntry, Gate};
 use crate::flag::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
-    FLAGS_PATH, FlagBody, PLAN_PATH, PlanBody, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
+    FLAGS_PATH, FlagBody, PLAN_PATH, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
 };
 use crate::ingest::{OnePage, Page};
 use crate::signal::Mono;
@@ -63,9 +63,11 @@ pub struct Admin {
     pub calm: Mutex<Calm>,
     /// What its own signals say is wrong.
     pub judge: Mutex<Judge>,
+    /// Held while a forecast is worked out.
+    pub foretelling: tokio::sync::Mutex<()>,
 }
 
-type Shared = State<Arc<Admin>>;
+pub(super) type Shared = State<Arc<Admin>>;
 
 /// The routes of the admin plane.
 pub fn router(admin: Arc<Admin>) -> Router {
@@ -76,7 +78,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route(FLAGS_PATH, get(list))
         .route(&format!("{FLAGS_PATH}/{{key}}"), get(one).put(put).delete(put))
         .route(APPLY_PATH, post(apply))
-        .route(PLAN_PATH, post(plan))
+        .route(PLAN_PATH, post(admin_plan::plan))
         .route(EVENTS_PATH, get(events))
         .route(SNAPSHOT_PATH, get(snapshot))
         .route("/admin/v1/originals/{id}", get(original))
@@ -132,7 +134,7 @@ impl Admin {
         self.judge().look(&snapshots, at);
     }
 
-    fn flags(&self) -> std::sync::MutexGuard<'_, Overrides> {
+    pub(super) fn flags(&self) -> std::sync::MutexGuard<'_, Overrides> {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +191,8 @@ impl Admin {
     }
 
     /// Asks `ask` with what the service knows now.
-    fn known<T>(&self, glass: bool, ask: impl FnOnce(&Known<'_>) -> T) -> T {
+    /// Asks with what this instance knows of itself.
+    pub(super) fn known<T>(&self, glass: bool, ask: impl FnOnce(&Known<'_>) -> T) -> T {
         let effective = self.shell.read(|gate, _| gate.settings().clone());
         let now = self.shell.now();
         let scopes: Vec<_> = self.own().snapshots(now).into_iter().map(Arc::new).collect();
@@ -204,7 +207,8 @@ impl Admin {
         ([(ETAG, tag)], Json(flags.table(&effective))).into_response()
     }
 
-    fn authorize(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Whether the request carries the admin token.
+    pub(super) fn authorize(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let given = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
@@ -236,7 +240,8 @@ impl Admin {
     }
 }
 
-struct Refused(ErrorBody);
+/// An answer that refuses.
+pub(super) struct Refused(pub(super) ErrorBody);
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
@@ -301,23 +306,6 @@ async fn apply(
     admin.authorize(&headers)?;
     let body: ApplyBody = read(&body)?;
     admin.change(&headers, &body)
-}
-
-/// What these flips would do, by the interlocks and the signals of this instance. Changes nothing.
-async fn plan(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
-    let body: ApplyBody = read(&body)?;
-    let plan = admin.known(false, |known| admin.flags().plan(&body, known, Utc::now()));
-    let plan = plan.map_err(|error| {
-        let code = match &error {
-            PlanError::Flag(FlagError::UnknownKey { .. }) | PlanError::NotInTable { .. } => {
-                ErrorCode::UnknownFlag
-            }
-            _ => ErrorCode::Value,
-        };
-        Refused(ErrorBody::new(code, error.to_string()))
-    })?;
-    Ok(Json(PlanBody::from(&plan)).into_response())
 }
 
 #[derive(Deserialize)]
@@ -407,7 +395,7 @@ async fn drain(State(admin): Shared, headers: HeaderMap) -> Result<Response, Ref
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Refused> {
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, Refused> {
     serde_json::from_str(body)
         .map_err(|error| Refused(ErrorBody::new(ErrorCode::Value, format!("the body: {error}"))))
 }

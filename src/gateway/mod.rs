@@ -3,6 +3,7 @@
 //! Carries bytes and time to `admission` and its decisions back; decides nothing itself.
 
 mod admin;
+mod admin_plan;
 mod calm;
 mod config;
 mod config_scope;

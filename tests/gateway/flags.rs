@@ -250,6 +250,35 @@ async fn only_health_and_metrics_are_open() {
 }
 
 #[tokio::test]
+async fn a_plan_foretells_one_scope_that_is_named() {
+    let sim = Sim::start("").await;
+    let gate = Gate::start(&sim.url(), "", WIDE).await;
+    gate.embed("one two").await;
+    let scopes = gate.ask(Method::GET, "/admin/v1/snapshot", &[], "").await.json();
+    let scope = scopes["scopes"][0]["scope"].as_str().unwrap_or_default().to_owned();
+    assert!(!scope.is_empty(), "{scopes}");
+    let says = json!({ "changes": [{ "key": "retry.max_attempts", "value": 1 }],
+        "on_expire": "remind", "reason": "r", "actor": "a", "request_id": "1" });
+    let plan = |query: String| {
+        let (gate, says) = (&gate, says.to_string());
+        async move {
+            let path = format!("/admin/v1/flags:plan{query}");
+            gate.ask(Method::POST, &path, &[], &says).await
+        }
+    };
+    let plain = plan(String::new()).await.json();
+    assert_eq!((&plain["name"], &plain["forecast"]), (&json!("retry.max_attempts"), &Value::Null));
+    let told = plan(format!("?forecast={scope}")).await.json();
+    let row = &told["forecast"]["scopes"][0];
+    assert_eq!((&row["scope"], told["forecast"]["horizon_s"].as_f64()), (&json!(scope), Some(60.0)));
+    let measures = row["measures"].as_array().expect("a list");
+    assert_ne!(row["refused"].is_null(), measures.is_empty(), "numbers, or why there are none: {row}");
+    let nobody = plan("?forecast=nobody".to_owned()).await;
+    assert_eq!(nobody.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(nobody.message().contains("no scope `nobody` has had a request"), "{}", nobody.text());
+}
+
+#[tokio::test]
 async fn the_chain_of_an_original_tells_every_try() {
     let sim = Sim::start("script = 'rate_limit:1'").await;
     let gate = Gate::start(&sim.url(), "", WIDE).await;

@@ -127,6 +127,25 @@ fn flags_in_a_flagd_file_are_undone_by_the_journal() {
 }
 
 #[test]
+fn a_litellm_says_why_it_holds_no_flags_and_what_does() {
+    let config = "[flags]\nkind = 'litellm'\nurl = 'http://127.0.0.1:1'\n";
+    let shell = Shell::new(config);
+    let ran = shell.weir(&["flag", "list", "-c", "weir.toml"]);
+    assert!(!ran.status.success());
+    let err = String::from_utf8_lossy(&ran.stderr).into_owned();
+    for part in [
+        "weir.toml:2",
+        "flags.kind",
+        "\"No DB Connected\"",
+        "no revision",
+        "`kind = \"weir\"`",
+        "`num_retries` to 0",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
+
+#[test]
 fn one_store_at_a_time() {
     let shell = Shell::new("environment = 'x'\n");
     let both = shell.weir(&["flag", "list", "-c", "weir.toml", "--url", "http://127.0.0.1:1"]);

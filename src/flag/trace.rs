@@ -157,7 +157,7 @@ fn later(landing: &Landing<'_>, events: &[FlagEvent]) -> Option<Overwritten> {
         let of = |event: &&FlagEvent| event.seq > landing.event.seq && is_of(event, landing.target);
         events.iter().filter(of)
     };
-    after().last().filter(|event| !leads_to(event, landing.target))?;
+    after().next_back().filter(|event| !leads_to(event, landing.target))?;
     let first = after().find(|event| !leads_to(event, landing.target))?;
     Some(Overwritten { by: first.actor.clone(), revision: first.revision })
 }

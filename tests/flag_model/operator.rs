@@ -165,7 +165,7 @@ impl Operator {
         match flip.next() {
             Step::WriteIntent(intent) => {
                 let is_skipped =
-                    world.plant == Some(Plant::JournalSkipsLine) && self.flips % 3 == 0;
+                    world.plant == Some(Plant::JournalSkipsLine) && self.flips.is_multiple_of(3);
                 if good && !is_skipped {
                     let seen = intent.changes.iter();
                     let seen: BTreeMap<_, _> =

@@ -123,11 +123,34 @@ fn flags_in_a_flagd_file_are_undone_by_the_journal() {
     assert_eq!(flag(&list, "retry.max_attempts")["override"], 1, "{list}");
     let events = shell.json(&["flag", "events", "--json"]);
     assert_eq!(events["events"][0]["reason"], "storm", "from the journal: {events}");
-    assert_eq!(shell.json(&["flag", "undo", "--yes", "--json"])["end"], "applied");
+    let undone = shell.weir(&["flag", "undo", "--yes", "--json"]);
+    let end: Json = serde_json::from_slice(&undone.stdout).expect("a document");
+    assert_eq!(end["end"], "applied", "{end}");
+    let err = String::from_utf8_lossy(&undone.stderr).into_owned();
+    assert!(err.contains("of weir's own journal is taken back, a change that weir made"), "{err}");
     let list = shell.json(&["flag", "list", "--json"]);
     assert!(flag(&list, "retry.max_attempts")["override"].is_null(), "{list}");
     let again = shell.said(&["flag", "undo", "--yes"]);
     assert!(again.contains("nothing to change"), "{again}");
+}
+
+#[test]
+fn a_litellm_says_why_it_holds_no_flags_and_what_does() {
+    let config = "[flags]\nkind = 'litellm'\nurl = 'http://127.0.0.1:1'\n";
+    let shell = Shell::new(config);
+    let ran = shell.weir(&["flag", "list", "-c", "weir.toml"]);
+    assert!(!ran.status.success());
+    let err = String::from_utf8_lossy(&ran.stderr).into_owned();
+    for part in [
+        "weir.toml:2",
+        "flags.kind",
+        "\"No DB Connected\"",
+        "no revision",
+        "`kind = \"weir\"`",
+        "`num_retries` to 0",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
 }
 
 #[test]

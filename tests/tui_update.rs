@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use support::{after, at, look_at, table, wall, watch, watched};
-use weir::flag::{FlagTable, Outcome, Plan, Progress, Revision};
+use weir::flag::{FlagTable, Outcome, Plan, Progress, Revision, Settled, Unsettled};
 use weir::ingest::Observation;
 use weir::signal::{Mono, Value};
 use weir::tui::app::flip::{Focus, PlanDialog, Stage};
 use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, Shown, State, update};
-use weir::tui::{Update, Want};
+use weir::tui::{Lost, Update, Want};
 
 const NOW: u64 = 60;
 
@@ -269,11 +269,31 @@ fn a_lost_answer_blocks_until_two_equal_readings() {
     let effects = letter(&mut model, 'c');
     assert!(matches!(effects.as_slice(), [Effect::LoadFlags]), "no new plan: {effects:?}");
     for _ in 0..2 {
-        assert!(model.unsettled.is_some());
+        assert!(model.unsettled.as_ref().is_some_and(|open| !open.is_quiet()));
         update(&mut model, Msg::Flags(Ok(table())), now);
     }
-    assert!(model.unsettled.is_none());
+    // It may still come: it stays shown, and nobody has to wait for it.
+    assert!(model.unsettled.as_ref().is_some_and(Unsettled::is_quiet));
     assert!(matches!(letter(&mut model, 'c').as_slice(), [Effect::MakePlan(_)]));
+}
+
+#[test]
+fn what_the_history_tells_of_a_lost_answer_is_said_and_no_longer_open() {
+    let mut model = planned();
+    send(&mut model);
+    applied(&mut model, Outcome::Unknown { why: "timed out".to_owned() });
+    let open = model.unsettled.clone().expect("no answer came");
+    let (by, revision) = ("bob".to_owned(), Revision(43));
+    let settled = Settled::Overwritten { landed: Revision(42), by, revision };
+    let lost = Lost { settled: vec![(open, settled)], open: Vec::new() };
+    let now = model.now;
+    update(&mut model, Msg::Lost(lost), now);
+    assert!(model.unsettled.is_none());
+    let words = "landed at revision 42, then bob overwrote it (revision 43)";
+    let Stage::Unknown { found, .. } = &dialog(&model).stage else { panic!("it had no answer") };
+    assert_eq!(found.as_deref(), Some(words));
+    let newest = model.timeline.newest_first().next().expect("an event");
+    assert!(newest.text.ends_with(words), "{}", newest.text);
 }
 
 #[test]

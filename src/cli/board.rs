@@ -12,7 +12,7 @@ use super::{actor, walk_save};
 use crate::diagnosis::Library;
 use crate::flag::{
     Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Hindsight, Intent, Outcome,
-    Plan, Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
+    Past, Plan, Settled, Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
 };
 use crate::incident::recording::{Tape, Told};
 use crate::incident::{
@@ -20,7 +20,7 @@ use crate::incident::{
     place_beside,
 };
 use crate::ingest::{Alerts, Observation};
-use crate::tui::{Answer, Backfill, Entry, Guidance, Notice, Port, StoreFace, Update, Wish};
+use crate::tui::{Answer, Backfill, Entry, Guidance, Lost, Notice, Port, StoreFace, Update, Wish};
 
 /// What the dashboard is fed with.
 pub struct Feeds {
@@ -86,6 +86,8 @@ struct Known {
     /// The table that is shown.
     shown: Mutex<Option<FlagTable>>,
     unsettled: Arc<Mutex<Vec<Unsettled>>>,
+    /// Flips without an answer of which it has become known what they did, and is still to be shown.
+    settled: Mutex<Vec<(Unsettled, Settled)>>,
     /// The timers that weir carries, where somebody keeps the time.
     timers: Arc<Mutex<Timers>>,
 }
@@ -126,6 +128,13 @@ impl Desk {
     /// Where it is kept how forecasts did; nowhere without a journal.
     fn forecasts(&self) -> Option<PathBuf> {
         self.journal.as_ref().ok().map(|log| place_beside(log.journal.path()))
+    }
+
+    /// Takes up flips that an earlier run has left without an outcome: the next readings settle them.
+    pub fn take_up(&self, open_flips: &[Event]) {
+        let Some(store) = &self.store else { return };
+        let open = open_flips.iter().filter_map(|flip| incident::unsettled(flip, store.name()));
+        lock(&self.known.unsettled).extend(open);
     }
 
     fn store(&self) -> Result<Arc<dyn Store>, String> {
@@ -174,13 +183,15 @@ impl TimerLog for Log {
     }
 }
 
-/// The journal at its usual place.
+/// The journal at its usual place, and the flips in it that have no outcome.
 ///
 /// # Errors
 /// In words, when it cannot be opened.
-pub fn journal() -> Result<Journal, String> {
+pub fn journal() -> Result<(Journal, Vec<Event>), String> {
     let path = default_path().map_err(|error| error.to_string())?;
-    Journal::open(&path).map(|(journal, _)| journal).map_err(|error| error.to_string())
+    let opened = Journal::open(&path).map_err(|error| error.to_string())?;
+    let (journal, found) = opened;
+    Ok((journal, found.open_flips))
 }
 
 /// The plan with a reason that says in the store's history that it is an undo.
@@ -195,10 +206,16 @@ fn marked(mut plan: Plan) -> Plan {
 }
 
 impl Known {
-    /// Reads the table and keeps it as the one that is shown.
-    async fn read(&self, store: &dyn Store) -> Result<FlagTable, String> {
-        let mut table = store.list().await.map_err(|error| error.to_string())?;
-        lock(&self.unsettled).retain_mut(|earlier| earlier.on_read(&table).is_none());
+    /// Reads the table and keeps it as the one that is shown. What it settles is written down.
+    async fn read(&self, store: &dyn Store, log: Option<&Arc<Log>>) -> Result<FlagTable, String> {
+        let mut table = match store.list().await {
+            Ok(table) => table,
+            Err(error) => {
+                lock(&self.unsettled).iter_mut().for_each(Unsettled::on_failed_read);
+                return Err(error.to_string());
+            }
+        };
+        self.settle(store, &table, log).await;
         if !store.capabilities().timer {
             let mut timers = lock(&self.timers);
             timers.on_table(&table);
@@ -211,6 +228,29 @@ impl Known {
         }
         *lock(&self.shown) = Some(table.clone());
         Ok(table)
+    }
+
+    /// Looks what became of flips without an answer: in the store's history, where it keeps one.
+    async fn settle(&self, store: &dyn Store, table: &FlagTable, log: Option<&Arc<Log>>) {
+        let able = store.capabilities();
+        let is_news = lock(&self.unsettled).iter().any(|open| open.is_news(table));
+        let events = if is_news && able.audit { store.events(0).await.ok() } else { None };
+        let past = Past::of(able, events.as_deref());
+        let mut settled = Vec::new();
+        lock(&self.unsettled).retain_mut(|open| {
+            let end = open.on_read(table, past);
+            let is_open = end.is_none();
+            settled.extend(end.map(|end| (open.clone(), end)));
+            is_open
+        });
+        for (flip, end) in &settled {
+            if let Some(log) = log.cloned() {
+                let event = incident::settled(flip, end);
+                // It stays open in the journal then, and is looked up again at the next start.
+                let _ = on_disk(move || log.append(event)).await;
+            }
+        }
+        lock(&self.settled).extend(settled);
     }
 
     /// A plan was sent: what became of it decides whether there is something for a timer to do.
@@ -242,7 +282,8 @@ impl Port for Desk {
     fn load_flags(&self) -> Answer<Result<FlagTable, String>> {
         let store = self.store();
         let known = Arc::clone(&self.known);
-        Box::pin(async move { known.read(&*store?).await })
+        let log = self.journal.clone().ok();
+        Box::pin(async move { known.read(&*store?, log.as_ref()).await })
     }
 
     fn plan(&self, wish: Wish) -> Answer<Result<Plan, String>> {
@@ -251,7 +292,7 @@ impl Port for Desk {
         let journal = self.journal.clone();
         Box::pin(async move {
             let journal = journal?;
-            let table = known.read(&*store?).await?;
+            let table = known.read(&*store?, Some(&journal)).await?;
             let request_id = uuid::Uuid::now_v7().to_string();
             let plan = wish.plan(&table, request_id).map_err(|error| error.to_string())?;
             let event = Event::plan(&plan);
@@ -317,6 +358,11 @@ impl Port for Desk {
     fn keep_forecast(&self, hindsight: Hindsight) -> Answer<Result<(), String>> {
         let Some(path) = self.forecasts() else { return Box::pin(async { Ok(()) }) };
         Box::pin(on_disk(move || keep(&path, &hindsight)))
+    }
+
+    fn lost(&self) -> Option<Lost> {
+        let settled = std::mem::take(&mut *lock(&self.known.settled));
+        Some(Lost { settled, open: lock(&self.known.unsettled).clone() })
     }
 
     fn save_walk(&self, page: String) -> Answer<Result<String, String>> {

@@ -200,7 +200,7 @@ fn admin_words(stage: &Stage) -> String {
 /// The usual journal, or one that goes with the drill; then why, in words.
 fn journal(stage: &Stage) -> Result<(Journal, Option<String>)> {
     match board::journal() {
-        Ok(journal) => Ok((journal, None)),
+        Ok((journal, _)) => Ok((journal, None)),
         Err(why) => {
             let (journal, _) = Journal::open(&stage.folder().join("journal.jsonl"))?;
             let file = journal.path().display();

@@ -327,6 +327,13 @@ async fn set(
     if let Wanted::Undo(seq) = wanted {
         let events = history(&*store, change.journal.as_deref()).await?;
         session.events.extend(pick(events, *seq)?);
+        if let Some(event) = session.events.first().filter(|_| !store.capabilities().audit) {
+            out::note(format_args!(
+                "weir: the store keeps no history; entry {} of weir's own journal is taken back, a \
+                 change that weir made",
+                event.seq
+            ));
+        }
     }
     let plan = session.plan(wanted, &change.terms);
     if change.dry_run {

@@ -82,7 +82,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let poll = PollConfig { sources, interval: live::INTERVAL, origin };
     let poller = Poller::spawn_witnessed(poll, sender, record::witness(tape()))?;
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
-    let journal = board::journal();
+    let (journal, open_flips) = match board::journal() {
+        Ok((journal, open_flips)) => (Ok(journal), open_flips),
+        Err(why) => (Err(why), Vec::new()),
+    };
     if let Err(why) = &journal {
         let text = format!("flips are off, nothing can be written down: {why}");
         notify.try_send(Notice { wall: chrono::Utc::now(), text })?;
@@ -90,6 +93,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let read_only = args.read_only || file.read_only || store.is_none() || journal.is_err();
     let has_journal = journal.is_ok();
     let desk = board::Desk::new(store, journal, tape());
+    desk.take_up(&open_flips);
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let exit = crate::tui::run(Session {
         title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),

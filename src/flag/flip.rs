@@ -18,8 +18,9 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::store::{Author, EventChange, Marks, Store, StoreError};
+use super::trace::Past;
 use super::types::{FlagTable, OnExpire, Outcome, Partly, Plan, Revision};
-use super::unsettled::{Settled, Unsettled, author_since, last_author};
+use super::unsettled::{Settled, Unsettled, author_since, last_author, overwrote};
 
 /// Pause between two reads while it is unknown whether the flip was stored.
 pub const REREAD_EVERY: Duration = Duration::from_secs(2);
@@ -73,11 +74,14 @@ pub enum FlipEnd {
         revision: Revision,
         /// How many instances use it already; `None` where that could not be read.
         effective: Option<Effective>,
-        /// What somebody else changed in the same moment.
+        /// What a person must hear beside it: what somebody else changed in the same moment, or how it
+        /// was found although no answer came.
         beside: Option<String>,
     },
     /// Stored, and changed again by somebody before it was read back.
     Overwritten {
+        /// The revision that it was stored at.
+        landed: Revision,
         /// Who.
         by: String,
         /// The table's revision now.
@@ -95,9 +99,9 @@ pub enum FlipEnd {
         /// In the store's words.
         why: String,
     },
-    /// There was no answer, and two equal reads show that nothing was stored.
+    /// There was no answer, and the store's history shows that nothing was stored nor can be any more.
     NotStored {
-        /// What the table says.
+        /// How that is known.
         why: String,
     },
     /// Some flags were stored and some not.
@@ -139,9 +143,7 @@ impl FlipEnd {
                 let beside = beside.as_ref().map_or_else(String::new, |who| format!("; {who}"));
                 format!("stored at revision {revision}, {effective}{beside}")
             }
-            Self::Overwritten { by, revision } => {
-                format!("stored, then changed again by {by} (revision {revision})")
-            }
+            Self::Overwritten { landed, by, revision } => overwrote(*landed, by, *revision),
             Self::Conflict { by, revision } => format!(
                 "not stored: {by} has changed the table (revision {revision}); look at it and plan again"
             ),
@@ -206,6 +208,11 @@ pub enum Step<'a> {
     Send(&'a Plan, &'a Author),
     /// Wait, read the table, then call [`Flip::on_table`].
     Read {
+        /// How long to wait first.
+        after: Duration,
+    },
+    /// Wait, read the table and then the history, where there is one, then call [`Flip::on_look`].
+    LookUp {
         /// How long to wait first.
         after: Duration,
     },
@@ -295,10 +302,9 @@ impl Flip {
         match &self.state {
             State::Intent => Step::WriteIntent(&self.intent),
             State::Sending => Step::Send(&self.plan, &self.author),
-            State::Confirming { .. } | State::Doubting { reads: 0, .. } => {
-                Step::Read { after: Duration::ZERO }
-            }
-            State::Doubting { .. } => Step::Read { after: REREAD_EVERY },
+            State::Confirming { .. } => Step::Read { after: Duration::ZERO },
+            State::Doubting { reads: 0, .. } => Step::LookUp { after: Duration::ZERO },
+            State::Doubting { .. } => Step::LookUp { after: REREAD_EVERY },
             State::Concluding(conclusion) => Step::WriteConclusion(conclusion),
             State::Done(end) => Step::Done(end),
         }
@@ -341,45 +347,61 @@ impl Flip {
         }
     }
 
-    /// The table as it was read, or why not.
+    /// The table as it was read after an answer, or why not.
     pub fn on_table(&mut self, read: Result<FlagTable, StoreError>) {
-        match &mut self.state {
-            State::Confirming { revision, beside } => {
-                let (revision, beside) = (*revision, beside.take());
-                let end = match &read {
-                    Ok(table) => self.compare(table, revision, beside),
-                    Err(_) => FlipEnd::Applied { revision, effective: None, beside },
-                };
-                self.conclude(end);
+        let State::Confirming { revision, beside } = &mut self.state else { return };
+        let (revision, beside) = (*revision, beside.take());
+        let end = match &read {
+            Ok(table) => self.compare(table, revision, beside),
+            Err(_) => FlipEnd::Applied { revision, effective: None, beside },
+        };
+        self.conclude(end);
+        self.table = read.ok().or(self.table.take());
+    }
+
+    /// The table as it was read after no answer, and what of the history was read after it.
+    pub fn on_look(&mut self, read: Result<FlagTable, StoreError>, past: Past<'_>) {
+        let State::Doubting { unsettled, reads } = &mut self.state else { return };
+        *reads += 1;
+        let settled = if let Ok(table) = &read {
+            unsettled.on_read(table, past)
+        } else {
+            unsettled.on_failed_read();
+            None
+        };
+        // It has landed between the two reads: the next table has it.
+        let is_ahead = |table: &FlagTable| match &settled {
+            Some(Settled::Stored { revision, .. } | Settled::Overwritten { revision, .. }) => {
+                table.revision < *revision
             }
-            State::Doubting { unsettled, reads } => {
-                *reads += 1;
-                let settled = if let Ok(table) = &read {
-                    unsettled.on_read(table)
-                } else {
-                    unsettled.on_failed_read();
-                    None
-                };
-                match (settled, &read) {
-                    (Some(Settled::Stored { revision }), Ok(table)) => {
-                        let effective = effective(&self.plan, table);
-                        self.conclude(FlipEnd::Applied { revision, effective, beside: None });
-                    }
-                    (Some(Settled::NotStored { why }), _) => {
-                        self.conclude(FlipEnd::NotStored { why });
-                    }
-                    (Some(Settled::Partly(partly)), _) => self.conclude(FlipEnd::Partly(partly)),
-                    _ if *reads >= REREADS_MAX => {
-                        let unsettled = unsettled.clone();
-                        self.conclude(FlipEnd::Unsettled(unsettled));
-                    }
-                    _ => {}
-                }
-            }
-            _ => return,
+            _ => false,
+        };
+        if read.as_ref().is_ok_and(is_ahead) && *reads < REREADS_MAX {
+            return;
         }
-        if let Ok(table) = read {
-            self.table = Some(table);
+        // Once nothing moves, whoever waits learns it now: a late one is told when it comes.
+        let open = (unsettled.is_quiet() || *reads >= REREADS_MAX).then(|| unsettled.clone());
+        let end = settled
+            .map(|settled| self.end(settled, read.as_ref().ok()))
+            .or_else(|| open.map(FlipEnd::Unsettled));
+        if let Some(end) = end {
+            self.conclude(end);
+        }
+        self.table = read.ok().or(self.table.take());
+    }
+
+    fn end(&self, settled: Settled, table: Option<&FlagTable>) -> FlipEnd {
+        match settled {
+            Settled::Stored { revision, how } => FlipEnd::Applied {
+                revision,
+                effective: table.and_then(|table| effective(&self.plan, table)),
+                beside: Some(format!("no answer came: {how}")),
+            },
+            Settled::Overwritten { landed, by, revision } => {
+                FlipEnd::Overwritten { landed, by, revision }
+            }
+            Settled::NotStored { why } => FlipEnd::NotStored { why },
+            Settled::Partly(partly) => FlipEnd::Partly(partly),
         }
     }
 
@@ -408,7 +430,8 @@ impl Flip {
             return FlipEnd::Applied { revision, effective: effective(&self.plan, table), beside };
         }
         let keys = self.plan.changes.iter().map(|change| change.key.as_str());
-        FlipEnd::Overwritten { by: last_author(table, keys), revision: table.revision }
+        let by = last_author(table, keys);
+        FlipEnd::Overwritten { landed: revision, by, revision: table.revision }
     }
 }
 
@@ -455,6 +478,17 @@ pub async fn carry_out(mut flip: Flip, store: Arc<dyn Store>, log: Arc<dyn FlipL
             Step::Read { after } => {
                 tokio::time::sleep(after).await;
                 flip.on_table(store.list().await);
+            }
+            Step::LookUp { after } => {
+                tokio::time::sleep(after).await;
+                let able = store.capabilities();
+                let read = store.list().await;
+                // The table first: what changes between the two then stands in the history.
+                let events = match &read {
+                    Ok(_) if able.audit => store.events(0).await.ok(),
+                    _ => None,
+                };
+                flip.on_look(read, Past::of(able, events.as_deref()));
             }
             Step::WriteConclusion(conclusion) => {
                 let (log, conclusion) = (Arc::clone(&log), conclusion.clone());

@@ -17,6 +17,7 @@ mod snapshot_wire;
 mod store;
 mod stores;
 mod timer;
+mod trace;
 mod types;
 mod unsettled;
 mod verify;
@@ -46,6 +47,7 @@ pub use stores::{
     TIMEOUT, Token, Unleash, UnleashPlace, WeirAdmin, apply_body,
 };
 pub use timer::{Due, TIMER, Timed, Timers};
+pub use trace::Past;
 pub use types::{
     BROKE_GLASS, Change, FlagState, FlagTable, Guard, OnExpire, Outcome, Partly, Plan,
     PlannedChange, Revision,

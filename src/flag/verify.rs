@@ -1,7 +1,8 @@
 //! Decides whether a flip had the effect that its plan promised, from what is read afterwards.
 //!
 //! A 200 from the store verifies nothing: what counts is that every instance uses the value and
-//! that the signals follow. Pure; fed with each snapshot and table, `now` last. The answer is
+//! that the signals follow. Where a store does not tell what the instances use, an effect that was not
+//! there before is all that can be seen, and is said as that. Pure; fed with each snapshot and table, `now` last. The answer is
 //! final once given: later trouble is a new incident, not a failed flip.
 
 use std::sync::Arc;
@@ -35,6 +36,11 @@ pub enum Progress {
     },
     /// The effect is there.
     Verified,
+    /// The effect is there, and the store does not tell what the instances use.
+    EffectSeen {
+        /// What is known, part by part.
+        known: String,
+    },
     /// The effect is not there.
     Failed {
         /// Which condition, and what was seen.
@@ -54,6 +60,7 @@ impl Progress {
         match self {
             Self::Pending { .. } => "pending",
             Self::Verified => "verified",
+            Self::EffectSeen { .. } => "effect-seen",
             Self::Failed { .. } => "failed",
             Self::Unknown { .. } => "unknown",
         }
@@ -76,6 +83,12 @@ pub struct Verify {
     conditions: Vec<Condition>,
     stored: Vec<(String, FlagValue)>,
     effective: Option<bool>,
+    /// Whether the store still has the values, as last read.
+    is_stored: Option<bool>,
+    /// The store was read, and tells of none of the flags what the instances use.
+    is_untold: bool,
+    /// The conditions were seen not to hold: only then is it an effect that they do.
+    was_otherwise: bool,
     since: Mono,
     deadline: Mono,
     held_since: Option<Mono>,
@@ -103,6 +116,9 @@ impl Verify {
             conditions,
             stored: changes.iter().map(|change| (change.key.clone(), change.to.clone())).collect(),
             effective: None,
+            is_stored: None,
+            is_untold: false,
+            was_otherwise: false,
             since,
             deadline: since + WITHIN,
             held_since: None,
@@ -162,6 +178,11 @@ impl Verify {
         }
         if let Some(table) = table {
             self.effective = effective(&self.stored, table);
+            self.is_stored = is_stored(&self.stored, table);
+            self.is_untold = self
+                .stored
+                .iter()
+                .all(|(key, _)| table.get(key).is_some_and(|flag| flag.effective.is_empty()));
         }
         if now.saturating_since(self.last_look) > GAP_MAX {
             self.held_since = None;
@@ -191,12 +212,23 @@ impl Verify {
             })
             .collect();
         let signals = all(findings.iter().map(|(_, holds)| *holds));
-        let everything = all([signals, self.effective]);
+        self.was_otherwise |= signals == Some(false);
+        let has_effect = !self.conditions.is_empty();
+        let everything = match self.is_untold {
+            true if has_effect => all([signals, self.is_stored]),
+            true => None,
+            false => all([signals, self.effective]),
+        };
         let late = now >= self.deadline;
         let pending = Progress::Pending { left: self.deadline.saturating_since(now) };
         let why = |wanted: Option<bool>| {
             let finding = findings.iter().find(|(_, holds)| *holds == wanted);
-            finding.map_or_else(|| self.effective_text(), |(text, _)| text.clone())
+            let text = finding.map(|(text, _)| text.as_str());
+            if self.is_untold {
+                let seen = findings.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>();
+                return known(self.is_stored, &seen.join(" and "));
+            }
+            text.map_or_else(|| effective_text(self.effective), str::to_owned)
         };
         let settled = now.saturating_since(self.since) >= SETTLES;
         if self.goal == Goal::Keep && signals == Some(false) && settled {
@@ -209,7 +241,18 @@ impl Verify {
                     Goal::Reach => now.saturating_since(since) >= HOLD,
                     Goal::Keep => late,
                 };
-                if long_enough { Progress::Verified } else { pending }
+                match (long_enough, self.is_untold) {
+                    (false, _) => pending,
+                    (true, false) => Progress::Verified,
+                    // No harm is all that a riskier flip has to show, and that holds before it too.
+                    (true, true) if self.was_otherwise || self.goal == Goal::Keep => {
+                        Progress::EffectSeen { known: why(Some(true)) }
+                    }
+                    (true, true) => {
+                        let known = why(Some(true));
+                        Progress::Unknown { why: format!("{known}, as before the flip already") }
+                    }
+                }
             }
             Some(false) if late => Progress::Failed { why: why(Some(false)) },
             None if late => Progress::Unknown { why: why(None) },
@@ -219,15 +262,31 @@ impl Verify {
             }
         }
     }
+}
 
-    fn effective_text(&self) -> String {
-        match self.effective {
-            Some(true) => "effective on every instance",
-            Some(false) => "an instance still uses another value",
-            None => "what the instances use is unknown",
-        }
-        .to_owned()
+fn effective_text(effective: Option<bool>) -> String {
+    match effective {
+        Some(true) => "effective on every instance",
+        Some(false) => "an instance still uses another value",
+        None => "what the instances use is unknown",
     }
+    .to_owned()
+}
+
+/// What is known of a flip whose store does not tell what the instances use.
+fn known(is_stored: Option<bool>, seen: &str) -> String {
+    let stored = match is_stored {
+        Some(true) => "yes",
+        Some(false) => "no longer",
+        None => "not read",
+    };
+    let effect = if seen.is_empty() { "no signal shows this flag's" } else { seen };
+    format!("stored: {stored}; effective: not told by this store; effect: {effect}")
+}
+
+/// Whether the store has every value.
+fn is_stored(wanted: &[(String, FlagValue)], table: &FlagTable) -> Option<bool> {
+    all(wanted.iter().map(|(key, value)| Some(table.get(key)?.stored() == value)))
 }
 
 /// Whether every instance uses every value. Unknown where the store does not tell.
@@ -325,6 +384,60 @@ mod tests {
         assert_eq!(second, 120);
         let why = "amplification < 1.1: 9.30".to_owned();
         assert_eq!(progress, Progress::Failed { why });
+    }
+
+    /// A table of a store that does not tell what the instances use.
+    fn untold(overrides: &[(&str, &str)]) -> FlagTable {
+        let mut table = table(overrides);
+        table.flags.iter_mut().for_each(|flag| flag.effective.clear());
+        table
+    }
+
+    #[test]
+    fn where_a_store_tells_no_instances_the_effect_is_said_for_what_it_is() {
+        const UNTOLD: &str = "effective: not told by this store; effect: ";
+        let ends = |after: &FlagTable, seen: fn(u64) -> Option<f64>| {
+            let mut flip = verify(&["admission.mode=enforce"], OFF);
+            let (second, progress) = run(&mut flip, after, seen);
+            let said = match &progress {
+                Progress::EffectSeen { known: said }
+                | Progress::Failed { why: said }
+                | Progress::Unknown { why: said } => said.clone(),
+                other => panic!("{other:?}: nobody has told that it is in use"),
+            };
+            (second, progress.word(), said)
+        };
+        let said = |stored: &str, effect: &str| format!("stored: {stored}; {UNTOLD}{effect}");
+        let cured = |second| Some(if second < 5 { 9.3 } else { 1.0 });
+        let seen = said("yes", "amplification < 1.1: 1.00");
+        assert_eq!(ends(&untold(&[]), cured), (15, "effect-seen", seen.clone()));
+        let proves_nothing = format!("{seen}, as before the flip already");
+        assert_eq!(ends(&untold(&[]), |_| Some(1.0)), (10, "unknown", proves_nothing));
+        let no_effect = said("yes", "amplification < 1.1: 9.30");
+        assert_eq!(ends(&untold(&[]), |_| Some(9.3)), (120, "failed", no_effect));
+        let (second, word, unseen) = ends(&untold(&[]), |_| None);
+        assert_eq!((second, word), (120, "unknown"));
+        assert!(unseen.starts_with(&said("yes", "amplification < 1.1: ")), "{unseen}");
+        let (second, word, gone) = ends(&untold(OFF), cured);
+        assert_eq!((second, word), (120, "failed"));
+        assert!(gone.starts_with("stored: no longer; "), "{gone}");
+    }
+
+    #[test]
+    fn a_riskier_flip_that_nobody_tells_of_has_shown_no_harm_and_is_not_verified() {
+        let mut up = verify(&["retry.max_attempts=3"], &[]);
+        let after = untold(&[("retry.max_attempts", "3")]);
+        let (second, progress) = run(&mut up, &after, |_| Some(1.0));
+        assert_eq!((second, progress.word()), (120, "effect-seen"));
+    }
+
+    #[test]
+    fn a_flag_that_neither_store_nor_signal_shows_says_both() {
+        let mut cap = verify(&["tenant.cap_ratio=0.5"], &[]);
+        let (second, progress) = run(&mut cap, &untold(&[("tenant.cap_ratio", "0.5")]), |_| None);
+        let why =
+            "stored: yes; effective: not told by this store; effect: no signal shows this flag's";
+        assert_eq!((second, progress), (120, Progress::Unknown { why: why.to_owned() }));
     }
 
     #[test]

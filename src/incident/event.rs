@@ -64,9 +64,9 @@ pub enum Event {
         request_id: String,
         /// The plan's name.
         plan: String,
-        /// `verified`, `failed` or `unknown`.
+        /// `verified`, `effect-seen`, `failed` or `unknown`.
         state: String,
-        /// Why, unless verified.
+        /// What is known, unless verified.
         why: Option<String>,
     },
     /// A person wrote something down.
@@ -117,7 +117,9 @@ impl Event {
         let why = match progress {
             Progress::Pending { .. } => return None,
             Progress::Verified => None,
-            Progress::Failed { why } | Progress::Unknown { why } => Some(why.clone()),
+            Progress::EffectSeen { known: why }
+            | Progress::Failed { why }
+            | Progress::Unknown { why } => Some(why.clone()),
         };
         Some(Self::Verify {
             request_id: plan.request_id.clone(),

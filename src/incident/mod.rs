@@ -21,4 +21,4 @@ pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,
     default_path, verify,
 };
-pub use reconcile::reconcile;
+pub use reconcile::{reconcile, settled, unsettled};

@@ -1,20 +1,43 @@
 //! Finds out what became of flips whose outcome was never written down, after a crash.
 //!
-//! Two facts decide, both from the store: its history holds the request's id, or its table has
-//! moved past the revision that the request named, so that it can no longer be carried out.
-//! Where neither is so, the flip stays open and is shown again at the next start.
+//! The store's history decides: it holds the request, or the table has moved past the revision that the
+//! request named, so that it can no longer be carried out. Where neither is so, or where a late one is
+//! carried out all the same, the flip stays open and is shown again at the next start.
 //!
-//! A store without a lock or a history of its own tells neither: a flip moves its table without leaving
-//! an id, and one that is late is carried out all the same. There the values decide.
+//! A store that keeps no history has only its values: those that are there are there, and whose change
+//! they are is not known.
 
 use chrono::Utc;
 
-use crate::admission::FlagValue;
-use crate::flag::wire::EventChangeRow;
-use crate::flag::{CompareAndSet, EventKind, FlagTable, Store};
+use crate::flag::{EventChange, Past, Revision, Settled, Store, Unsettled};
 
 use super::event::Event;
 use super::journal::Journal;
+
+/// A flip of the journal as one whose answer was lost; `None` for any other event, and for a flip of
+/// another store: this one's table says nothing about it.
+#[must_use]
+pub fn unsettled(flip: &Event, store: &str) -> Option<Unsettled> {
+    let Event::Flip { request_id, plan, revision, changes, store: of, .. } = flip else {
+        return None;
+    };
+    if of.as_deref().is_some_and(|of| of != store) {
+        return None;
+    }
+    let changes = changes.iter().cloned().map(EventChange::from);
+    Some(Unsettled::of_intent(request_id, plan, Revision(*revision), changes))
+}
+
+/// What is written down once it is known what became of a flip.
+#[must_use]
+pub fn settled(flip: &Unsettled, settled: &Settled) -> Event {
+    Event::Outcome {
+        request_id: flip.request_id().to_owned(),
+        plan: flip.plan().to_owned(),
+        end: settled.word().to_owned(),
+        say: settled.say(),
+    }
+}
 
 /// Settles what can be settled, writes it down, and returns the flips that stay open.
 ///
@@ -31,60 +54,16 @@ pub async fn reconcile(
     // The table first: a change between the two reads then shows in the history.
     let table = store.list().await.map_err(|error| error.to_string())?;
     let history = store.events(0).await.map_err(|error| error.to_string())?;
-    let able = store.capabilities();
-    let keeps_ids = able.audit && able.compare_and_set == CompareAndSet::Atomic;
+    let past = Past::of(store.capabilities(), Some(&history));
     let mut still_open = Vec::new();
     for flip in open_flips {
-        let Event::Flip { request_id, plan, revision, changes, store: of, .. } = &flip else {
-            continue;
-        };
-        // Another store's table says nothing about it.
-        if of.as_deref().is_some_and(|of| of != store.name()) {
-            still_open.push(flip);
-            continue;
-        }
-        let stored = history.iter().find(|event| {
-            event.kind == EventKind::Change && event.request_id.as_ref() == Some(request_id)
-        });
-        let settled = match stored {
-            Some(event) => Some(("applied", format!("found in the history, event {}", event.seq))),
-            None if !keeps_ids => by_values(changes, &table),
-            None => (table.revision.0 > *revision)
-                .then(|| ("not-stored", format!("the table is at {} without it", table.revision))),
-        };
-        let Some((end, say)) = settled else {
+        let lost = unsettled(&flip, store.name());
+        let found = lost.and_then(|lost| Some((lost.judge(&table, past)?, lost)));
+        let Some((end, lost)) = found else {
             still_open.push(flip);
             continue;
         };
-        let outcome = Event::Outcome {
-            request_id: request_id.clone(),
-            plan: plan.clone(),
-            end: end.to_owned(),
-            say,
-        };
-        journal.append(&outcome, Utc::now()).map_err(|error| error.to_string())?;
+        journal.append(&settled(&lost, &end), Utc::now()).map_err(|error| error.to_string())?;
     }
     Ok(still_open)
-}
-
-/// How a flip ended, as far as the table tells: whose change it shows is not known.
-fn by_values(changes: &[EventChangeRow], table: &FlagTable) -> Option<(&'static str, String)> {
-    let as_wanted = |change: &&EventChangeRow| {
-        let to = FlagValue::from(change.to.clone().unwrap_or_else(|| change.base.clone()));
-        table.get(&change.key).is_some_and(|flag| *flag.stored() == to)
-    };
-    let (stored, missing): (Vec<_>, Vec<_>) = changes.iter().partition(as_wanted);
-    let keys = |changes: &[&EventChangeRow]| {
-        changes.iter().map(|change| change.key.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let (stored, missing) = (keys(&stored), keys(&missing));
-    match (stored.is_empty(), missing.is_empty()) {
-        (true, true) => None,
-        (_, true) => Some(("applied", format!("the table at {} has its values", table.revision))),
-        (true, _) => {
-            let say = format!("the table at {} does not have its values", table.revision);
-            Some(("not-stored", say))
-        }
-        _ => Some(("partly", format!("the table has its values for {stored}, not for {missing}"))),
-    }
 }

@@ -210,7 +210,14 @@ impl Desk {
         match effect {
             Effect::LoadFlags => {
                 let answer = port.load_flags();
-                self.spawn(async move { Msg::Flags(answer.await) });
+                let back = self.answer.clone();
+                tokio::spawn(async move {
+                    // The screen may be gone by then; there is nobody left to tell.
+                    let _ = back.send(Msg::Flags(answer.await)).await;
+                    if let Some(lost) = port.lost() {
+                        let _ = back.send(Msg::Lost(lost)).await;
+                    }
+                });
             }
             Effect::MakePlan(wish) => {
                 let answer = port.plan(wish);

@@ -13,7 +13,7 @@ pub mod view;
 
 pub use events::run;
 pub use session::{
-    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Notice, Playhead, Port, Seek,
+    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Seek,
     Session, StoreFace, Update, Want, Wish,
 };
 pub use theme::Appearance;

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::diagnosis::{Change, Facts, Library, Owners, Verdict};
 use crate::flag::{
-    self, Capabilities, Evidence, FlagTable, Hindsight, Outcome, Plan, PlanError, Revision, Terms,
+    self, Capabilities, Evidence, FlagTable, Hindsight, Outcome, Plan, PlanError, Revision,
+    Settled, Terms, Unsettled,
 };
 use crate::incident::Earlier;
 use crate::incident::recording::{EventAt, Trends};
@@ -246,6 +247,15 @@ pub enum Entry {
     },
 }
 
+/// Flips whose answer was lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lost {
+    /// Those that were settled since this was asked for last.
+    pub settled: Vec<(Unsettled, Settled)>,
+    /// Those that are still open, oldest first.
+    pub open: Vec<Unsettled>,
+}
+
 /// The flag store as the screen shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFace {
@@ -282,6 +292,10 @@ pub trait Port: Send + Sync {
     /// Writes the text of a walk into a new file and says where that is.
     fn save_walk(&self, _page: String) -> Answer<Result<String, String>> {
         Box::pin(async { Err("walks are not saved here".to_owned()) })
+    }
+    /// What is known of flips whose answer was lost, after a table was read; `None` where nobody keeps them.
+    fn lost(&self) -> Option<Lost> {
+        None
     }
     /// Moves the recording that is played. Where nothing is, nothing moves.
     fn seek(&self, _to: Seek) {}

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weir::admission::Settings;
-use weir::flag::{self, Etcd, EtcdLogin, Flip, Outcome, Store, StoreError};
+use weir::flag::{
+    self, Etcd, EtcdLogin, Flip, Outcome, Past, Settled, Store, StoreError, Unsettled,
+};
 
 use crate::etcd_server::EtcdServer;
+use crate::eventually::eventually;
 use crate::store_plans::{Heard, NoLog, author, plan, timed};
 use crate::support::{apply, by, events, store, table};
 
@@ -90,6 +93,61 @@ async fn an_edit_between_read_and_change_is_a_conflict() {
     assert_eq!(server.ctl(&["lease", "list"]).trim(), "found 0 leases", "its timer is given back");
 }
 
+/// What the store's own history says of a flip without an answer.
+async fn told(store: &Etcd, lost: &Unsettled) -> Option<Settled> {
+    let table = table(store).await;
+    let events = events(store).await;
+    lost.judge(&table, Past::of(store.capabilities(), Some(&events)))
+}
+
+#[tokio::test]
+async fn a_ghost_that_bob_overwrites_at_once_is_told_as_exactly_that() {
+    let server = Arc::new(EtcdServer::start());
+    let between: Between = Arc::new(|server| {
+        server.freeze();
+        tokio::time::pause();
+    });
+    let behind_the_relay = at_a_change(&server, between).await;
+    let change = plan(&table(&behind_the_relay).await, &["retry.max_attempts=1"]);
+    let outcome = behind_the_relay.apply(&change, &author("alice")).await;
+    let Outcome::Unknown { why } = outcome else { panic!("{outcome:?}") };
+    let lost = Unsettled::new(&change, why);
+    server.thaw();
+    tokio::time::resume();
+    let direct = store(&server);
+    let seen = eventually("the ghost lands", async || {
+        let seen = table(&direct).await;
+        (seen.revision > change.revision).then_some(seen)
+    })
+    .await;
+    let landed = seen.revision;
+    let bobs = apply(&direct, &plan(&seen, &["retry.max_attempts=4"]), "bob").await;
+    let settled = told(&direct, &lost).await.expect("its id is in the history");
+    let words = format!("landed at revision {landed}, then bob overwrote it (revision {bobs})");
+    assert_eq!(settled.say(), words);
+    // Past weir, there is no event; the table tells.
+    let back = plan(&table(&direct).await, &["retry.max_attempts=1"]);
+    apply(&direct, &back, "carol").await;
+    assert_eq!(told(&direct, &lost).await.map(|settled| settled.word()), Some("applied"));
+    server.ctl(&["put", "/weir/prod/flag/retry.max_attempts", "3"]);
+    let settled = told(&direct, &lost).await.expect("its id is in the history");
+    assert!(settled.say().contains("then outside overwrote it"), "{}", settled.say());
+}
+
+#[tokio::test]
+async fn a_lost_request_is_open_until_the_table_has_moved_and_then_it_can_no_longer_land() {
+    let server = EtcdServer::start();
+    let store = store(&server);
+    let change = plan(&table(&store).await, &["retry.max_attempts=1"]);
+    let lost = Unsettled::new(&change, "it was never sent");
+    assert_eq!(told(&store, &lost).await, None, "it may still come");
+    apply(&store, &plan(&table(&store).await, &["queue.max_depth=9"]), "bob").await;
+    let settled = told(&store, &lost).await.expect("it names a revision that has passed");
+    assert_eq!(settled.word(), "not-stored", "{}", settled.say());
+    let late = store.apply(&change, &author("alice")).await;
+    assert!(matches!(late, Outcome::Conflict { .. }), "so it is: {late:?}");
+}
+
 #[tokio::test]
 async fn a_ghost_write_is_unknown_until_two_reads_agree() {
     let server = Arc::new(EtcdServer::start());
@@ -113,6 +171,8 @@ async fn a_ghost_write_is_unknown_until_two_reads_agree() {
     assert!(matches!(outcomes.as_slice(), [Outcome::Unknown { .. }]), "the answer was lost");
     assert_eq!(heard.failed_reads.load(Ordering::SeqCst), 1);
     assert_eq!(report.end.word(), "applied", "{}", report.end.say());
+    let found = "no answer came: event 1 of the store's history has its id";
+    assert!(report.end.say().ends_with(found), "{}", report.end.say());
     let history = events(&heard.store).await;
     assert_eq!(history.len(), 1, "sent once");
     assert_eq!(history[0].request_id, Some(request_id));

@@ -10,10 +10,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use weir::admission::{Direction, FlagValue, Settings, flag};
-use weir::flag::wire::{ApplyBody, ErrorBody, ErrorCode, EventRow};
+use weir::flag::wire::{
+    ApplyBody, ChangeRow, ErrorBody, ErrorCode, EventChangeRow, EventRow, OverrideBy, OverrideRow,
+    WireOnExpire,
+};
 use weir::flag::{EventKind, FlagEvent, FlagTable, Outcome, Revision};
 use weir::gateway::{Known, Overrides};
 use weir::signal::{Snapshot, Value};
+
+use crate::plant::Plant;
 
 /// The stored values of one revision.
 type Values = BTreeMap<String, FlagValue>;
@@ -27,6 +32,8 @@ pub struct Request {
 }
 
 pub struct World {
+    /// The bug that is planted into what is tested, if any.
+    pub plant: Option<Plant>,
     table: Overrides,
     base: Settings,
     pub now: DateTime<Utc>,
@@ -42,8 +49,12 @@ pub struct World {
     pub intents: BTreeMap<String, BTreeMap<String, Option<FlagValue>>>,
     /// Requests that were made past weir.
     pub outside: BTreeSet<String>,
+    /// Requests that weir has sent.
+    sent: BTreeSet<String>,
     /// Requests that were stored.
     pub stored: BTreeSet<String>,
+    /// Requests that somebody was told were not stored and never will be.
+    pub denied: BTreeSet<String>,
     pub seen: Seen,
 }
 
@@ -62,10 +73,10 @@ pub struct Seen {
     pub lost: u64,
     pub crashes: u64,
     pub reconciled: u64,
-    /// Stored, overwritten, and said not to have been stored.
-    pub denied: u64,
-    /// Stored after two equal reads had said that they were not: the limit of looking at values.
-    pub late_ghosts: u64,
+    /// Without an answer, handed back as unsettled, and told later.
+    pub told_late: u64,
+    /// Landed, and told to have been overwritten.
+    pub told_overwritten: u64,
 }
 
 /// Signals of a calm service, or of a storm.
@@ -88,8 +99,9 @@ pub fn scopes(calm: bool) -> Vec<Arc<Snapshot>> {
 }
 
 impl World {
-    pub fn new(base: Settings) -> Self {
+    pub fn new(base: Settings, plant: Option<Plant>) -> Self {
         Self {
+            plant,
             table: Overrides::new("gw-1", base.clone()),
             base,
             now: DateTime::UNIX_EPOCH,
@@ -99,7 +111,9 @@ impl World {
             stepped: None,
             intents: BTreeMap::new(),
             outside: BTreeSet::new(),
+            sent: BTreeSet::new(),
             stored: BTreeSet::new(),
+            denied: BTreeSet::new(),
             seen: Seen::default(),
         }
     }
@@ -114,6 +128,22 @@ impl World {
 
     pub fn events(&self) -> Vec<FlagEvent> {
         self.table.events(0).into_iter().map(FlagEvent::from).collect()
+    }
+
+    /// The history as weir is told it.
+    pub fn told(&self) -> Vec<FlagEvent> {
+        let mut events = self.events();
+        if self.plant == Some(Plant::HistoryIsCut) {
+            events.pop();
+        }
+        events
+    }
+
+    /// weir sends a request. The network may double it; weir may not.
+    pub fn sent(&mut self, request: &Request) -> TestCaseResult {
+        let id = &request.body.request_id;
+        prop_assert!(self.sent.insert(id.clone()), "{} was sent twice", id);
+        Ok(())
     }
 
     fn values(&self) -> Values {
@@ -138,6 +168,9 @@ impl World {
         let (before, revision) = (self.values(), self.revision());
         let last = self.last_seq();
         self.table.expire(self.now);
+        if self.plant == Some(Plant::TimerLeavesSafe) {
+            self.drop_reminded(last);
+        }
         let after = self.values();
         for (key, from) in &before {
             let to = &after[key];
@@ -153,15 +186,50 @@ impl World {
         Ok(())
     }
 
+    /// The bug: what should only remind drops its override.
+    fn drop_reminded(&mut self, last: u64) {
+        let settings = self.table.settings();
+        for event in self.table.events(last) {
+            let is_reminder = event.kind == EventKind::Remind;
+            let changes = event.changes.iter().filter(|row| {
+                let [from, to] =
+                    [&row.to, &row.from].map(|value| value.clone().map(FlagValue::from));
+                let base = self.base.get(&row.key).expect("flag of the table");
+                let held = to.or(from).unwrap_or_else(|| base.clone());
+                is_reminder && self.direction(&row.key, &held, &base) == Direction::Riskier
+            });
+            let drop = |row: &EventChangeRow| ChangeRow { key: row.key.clone(), value: None };
+            let body = ApplyBody {
+                changes: changes.map(drop).collect(),
+                ttl_s: None,
+                on_expire: WireOnExpire::Remind,
+                reason: "a timer".to_owned(),
+                actor: "timer".to_owned(),
+                incident: None,
+                request_id: format!("timer-{}", event.seq),
+                anchor: None,
+                overriding: Some(OverrideRow {
+                    by: OverrideBy::BreakGlass,
+                    reason: "now".to_owned(),
+                }),
+            };
+            let known = Known { effective: &settings, scopes: &[], verdict: None, glass: true };
+            let _ = self.table.apply(&body, self.revision(), &known, self.now);
+        }
+    }
+
     /// A request arrives. What it does is what the service does; then it is held against the rules.
     pub fn deliver(&mut self, request: &Request) -> Result<Outcome, TestCaseError> {
         let Request { body, seen, glass } = request;
         let (values, overrides) = (self.values(), self.overrides());
         let (revision, last) = (self.revision(), self.last_seq());
         let settings = self.table.settings();
-        let scopes = scopes(self.calm);
+        let is_calm = self.calm || self.plant == Some(Plant::SkipsInterlock);
+        let scopes = scopes(is_calm);
         let known = Known { effective: &settings, scopes: &scopes, verdict: None, glass: *glass };
-        let answer = self.table.apply(body, *seen, &known, self.now);
+        let is_blind = self.plant == Some(Plant::IgnoresIfMatch);
+        let if_match = if is_blind { revision } else { *seen };
+        let answer = self.table.apply(body, if_match, &known, self.now);
         let events = self.table.events(last);
         if let Err(error) = answer {
             prop_assert!(events.is_empty() && self.values() == values, "a refusal stores nothing");
@@ -176,6 +244,8 @@ impl World {
             return Ok(Outcome::applied(self.revision()));
         };
         prop_assert!(self.stored.insert(body.request_id.clone()), "stored twice");
+        let is_denied = self.denied.contains(&body.request_id);
+        prop_assert!(!is_denied, "{} lands, and was said never to", body.request_id);
         prop_assert_eq!(*seen, revision, "a lost update: stored against another table");
         prop_assert_eq!(self.revision(), Revision(revision.0 + 1));
         if !self.outside.contains(&body.request_id) {
@@ -249,6 +319,8 @@ impl World {
             "admission.mode" | "admission.enforced_ratio" => {
                 prop_assert!(self.calm, "{} went down in a storm", key);
                 prop_assert!(attempts <= 2.0 && is("retry.owner", "gateway"), "{}: retries", key);
+                let adapts = after["adaptive.enabled"] != FlagValue::Bool(false);
+                prop_assert!(!adapts, "{} went down while the rate adapts", key);
                 let age = self.stepped.map(|at| (self.now - at).num_seconds());
                 prop_assert!(age.is_none_or(|age| age >= 300), "{}: {:?} s after a step", key, age);
                 let [from, to] = [before, after].map(|of| number(of, "admission.enforced_ratio"));

@@ -1,5 +1,7 @@
 //! Flags in a real Unleash: what is read, what is written, and what is said when it goes wrong.
 
+#[path = "../eventually/mod.rs"]
+mod eventually;
 mod ill;
 mod racing;
 mod server;

@@ -270,9 +270,16 @@ async fn a_plan_foretells_one_scope_that_is_named() {
     assert_eq!((&plain["name"], &plain["forecast"]), (&json!("retry.max_attempts"), &Value::Null));
     let told = plan(format!("?forecast={scope}")).await.json();
     let row = &told["forecast"]["scopes"][0];
-    assert_eq!((&row["scope"], told["forecast"]["horizon_s"].as_f64()), (&json!(scope), Some(60.0)));
+    assert_eq!(
+        (&row["scope"], told["forecast"]["horizon_s"].as_f64()),
+        (&json!(scope), Some(60.0))
+    );
     let measures = row["measures"].as_array().expect("a list");
-    assert_ne!(row["refused"].is_null(), measures.is_empty(), "numbers, or why there are none: {row}");
+    assert_ne!(
+        row["refused"].is_null(),
+        measures.is_empty(),
+        "numbers, or why there are none: {row}"
+    );
     let nobody = plan("?forecast=nobody".to_owned()).await;
     assert_eq!(nobody.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(nobody.message().contains("no scope `nobody` has had a request"), "{}", nobody.text());

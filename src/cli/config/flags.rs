@@ -21,6 +21,17 @@ use crate::gateway::{FlagScalar, base_settings};
 /// What `layered_runtime` usually calls the layer that an Envoy's admin port writes.
 const ADMIN_LAYER: &str = "admin";
 
+/// Why a LiteLLM proxy holds no flags. Of 1.108.7: without a database `POST /config/update` answers 400 "No
+/// DB Connected" (seen); with one it reads, merges and writes without a revision, and a key's, a team's or
+/// a request's own number comes before the stored one (read in its source).
+const NO_STORE: &str = "is \"litellm\", which cannot hold weir's flags: without a database LiteLLM changes \
+    nothing at run time (\"No DB Connected\"); with one, its settings carry no revision, so that of two \
+    writers one is lost unseen, and `num_retries` is overruled by key, team and request, so that what is \
+    stored is not what holds";
+const NO_STORE_REMEDY: &str = "put weir's gateway before or behind LiteLLM and write `kind = \"weir\"`, or \
+    keep the flags in etcd, unleash or flagd for a service that reads them; set LiteLLM's own \
+    `num_retries` to 0 in its config.yaml; its metrics stay readable as a [[source]]";
+
 /// `[flags]`: the flag store.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +91,8 @@ pub enum FlagStoreKind {
     Envoy,
     /// A file of flag definitions, as flagd reads it.
     Flagd,
+    /// A LiteLLM proxy, which can hold no flags: it is known so that weir can say why.
+    Litellm,
 }
 
 impl FlagStoreKind {
@@ -90,6 +103,7 @@ impl FlagStoreKind {
             Self::Unleash => "unleash",
             Self::Envoy => "envoy",
             Self::Flagd => "flagd",
+            Self::Litellm => "litellm",
         }
     }
 }
@@ -185,6 +199,9 @@ impl Loaded {
     pub fn flag_place(&self) -> Result<Option<Place>> {
         let Some(entry) = &self.toml.flags else { return Ok(None) };
         let checking = Checking { file: self, entry };
+        if entry.kind == FlagStoreKind::Litellm {
+            return Err(checking.no_store());
+        }
         checking.no_key_in_vain()?;
         let store: Arc<dyn Store> = match entry.kind {
             FlagStoreKind::Weir => return checking.weir().map(Place::Weir).map(Some),
@@ -192,6 +209,7 @@ impl Loaded {
             FlagStoreKind::Unleash => Arc::new(checking.unleash()?),
             FlagStoreKind::Envoy => Arc::new(checking.envoy()?),
             FlagStoreKind::Flagd => Arc::new(checking.flagd()?),
+            FlagStoreKind::Litellm => return Err(checking.no_store()),
         };
         Ok(Some(Place::Other(store)))
     }
@@ -210,6 +228,10 @@ impl Checking<'_> {
     /// The store's own complaint about an address or a name, at the key that it stands under.
     fn refused(&self, key: &str, error: &StoreError, remedy: &str) -> Report {
         self.wrong(key, &error.to_string(), remedy)
+    }
+
+    fn no_store(&self) -> Report {
+        self.wrong("kind", NO_STORE, NO_STORE_REMEDY)
     }
 
     /// Keys that only another kind would heed.

@@ -100,7 +100,7 @@ pub async fn flags(file: &Loaded) -> Vec<Finding> {
 
 /// What to do when the flags of a store cannot be read.
 const fn remedy(kind: FlagStoreKind, error: &StoreError) -> &'static str {
-    use FlagStoreKind::{Envoy, Etcd, Flagd, Unleash, Weir};
+    use FlagStoreKind::{Envoy, Etcd, Flagd, Litellm, Unleash, Weir};
     match (kind, error) {
         (_, StoreError::File { .. }) | (Flagd, _) => {
             "name the file in `flags.file`, and let weir read it"
@@ -126,6 +126,7 @@ const fn remedy(kind: FlagStoreKind, error: &StoreError) -> &'static str {
         (Envoy, StoreError::Refused { .. }) => {
             "correct `flags.layer`, or add an admin layer to `layered_runtime`"
         }
+        (Litellm, _) => "name a store that can hold flags in `flags.kind`",
         (Envoy, _) => "correct `flags.instances`: each is the admin port of an Envoy that is up",
     }
 }
@@ -160,7 +161,7 @@ async fn status(url: &str, access: &Access, timeout: Duration) -> Result<u16, St
 pub fn journal() -> Finding {
     const WHAT: &str = "journal";
     match board::journal() {
-        Ok(journal) => {
+        Ok((journal, _)) => {
             Finding::good(WHAT, format!("can be written at {}", journal.path().display()))
         }
         Err(why) => {

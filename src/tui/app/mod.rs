@@ -37,7 +37,7 @@ use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
-use crate::tui::session::{Entry, Notice, Playhead, Seek, StoreFace, Update, Wish};
+use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
 pub use update::update;
@@ -68,6 +68,8 @@ pub enum Msg {
     Tick(DateTime<Utc>),
     /// The flags were read.
     Flags(Result<FlagTable, String>),
+    /// What is known of flips whose answer was lost.
+    Lost(Lost),
     /// A plan was made.
     Planned(Result<Plan, String>),
     /// What a plan would do was worked out, or why it cannot be. The id tells which.
@@ -227,7 +229,7 @@ pub struct Model {
     pub flags: Flags,
     /// Flips of this session, oldest first.
     pub flips: Vec<Flip>,
-    /// A flip whose answer was lost; nothing more is sent until the table has settled it.
+    /// A flip whose answer was lost; nothing more is sent until the table has come to rest.
     pub unsettled: Option<Unsettled>,
     /// The modes, the overview first.
     pub modes: Vec<Mode>,

@@ -73,6 +73,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             tick(model, now)
         }
         Msg::Flags(result) => flags(model, result, now),
+        Msg::Lost(lost) => {
+            dialog::lost(model, lost);
+            Vec::new()
+        }
         Msg::Planned(result) => dialog::planned(model, result, now),
         Msg::Foretold { request_id, forecast } => {
             foretold::worked_out(model, &request_id, forecast);
@@ -194,10 +198,13 @@ fn verify(model: &mut Model, table: Option<&FlagTable>, now: Mono) -> Vec<Effect
         let why = match &flip.progress {
             Progress::Pending { .. } => continue,
             Progress::Verified => None,
-            Progress::Failed { why } | Progress::Unknown { why } => Some(why.clone()),
+            Progress::EffectSeen { known: why }
+            | Progress::Failed { why }
+            | Progress::Unknown { why } => Some(why.clone()),
         };
         let state = flip.progress.word();
-        ended.push((format!("{} {state}", flip.plan.name), why.clone()));
+        let is_good = matches!(flip.progress, Progress::Verified | Progress::EffectSeen { .. });
+        ended.push((format!("{} {state}", flip.plan.name), why.clone(), is_good));
         effects.push(Effect::Journal(Entry::Verified {
             request_id: flip.plan.request_id.clone(),
             plan: flip.plan.name.clone(),
@@ -206,9 +213,10 @@ fn verify(model: &mut Model, table: Option<&FlagTable>, now: Mono) -> Vec<Effect
             why,
         }));
     }
-    for (text, why) in ended {
+    for (text, why, is_good) in ended {
         let (role, text) = match why {
             None => (Role::Ok, text),
+            Some(why) if is_good => (Role::Ok, format!("{text}: {why}")),
             Some(why) => (Role::Crit, format!("{text}: {why}; u plans the way back")),
         };
         model.timeline.push(model.wall, role, text.clone());
@@ -224,7 +232,8 @@ fn tick(model: &mut Model, now: Mono) -> Vec<Effect> {
         model.toast = None;
     }
     let mut effects = verify(model, None, now);
-    let busy = model.unsettled.is_some() || model.flips.iter().any(Flip::is_pending);
+    let is_restless = model.unsettled.as_ref().is_some_and(|open| !open.is_quiet());
+    let busy = is_restless || model.flips.iter().any(Flip::is_pending);
     let every = if busy || matches!(model.screen(), Mode::Flags) {
         REREAD_BUSY
     } else if model.headline().state() == State::Ok {

@@ -30,7 +30,8 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
         found.push((Role::Stale, text));
     }
     if let Some(unsettled) = &model.unsettled {
-        found.push((Role::Unknown, format!("{unsettled}; reading the flags again")));
+        let reading = if unsettled.is_quiet() { "" } else { "; reading the flags again" };
+        found.push((Role::Unknown, format!("{unsettled}{reading}")));
     }
     found.extend(sources(model));
     found.extend(alerts::due(model));
@@ -116,6 +117,7 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
             (Role::Accent, format!("verifying, {} left", span(left.as_secs_f64())))
         }
         Progress::Verified => (Role::Ok, "VERIFIED".to_owned()),
+        Progress::EffectSeen { known } => (Role::Ok, format!("EFFECT SEEN: {known}")),
         Progress::Failed { why } => (Role::Crit, format!("FAILED: {why}")),
         Progress::Unknown { why } => (Role::Unknown, format!("UNKNOWN: {why}")),
     };

@@ -42,7 +42,26 @@ pub(super) struct Strategy {
     segments: Value,
     #[serde(default)]
     pub variants: Value,
+    title: Option<String>,
     disabled: Option<bool>,
+}
+
+/// How a mark begins and ends in a strategy's title.
+const MARK: (&str, char) = ("[weir ", ']');
+
+impl Strategy {
+    /// The id of the request that wrote it last, from its title.
+    pub(super) fn request_id(&self) -> Option<&str> {
+        let (_, rest) = self.title.as_deref()?.rsplit_once(MARK.0)?;
+        rest.strip_suffix(MARK.1)
+    }
+}
+
+/// The title of a strategy that this request writes: a person's own words stay, the mark comes behind.
+pub(super) fn marked(strategy: Option<&Strategy>, request_id: &str) -> String {
+    let title = strategy.and_then(|strategy| strategy.title.as_deref()).unwrap_or_default();
+    let own = title.rsplit_once(MARK.0).map_or(title, |(own, _)| own).trim_end();
+    format!("{own} {}{request_id}{}", MARK.0, MARK.1).trim_start().to_owned()
 }
 
 impl Feature {
@@ -135,9 +154,10 @@ pub(super) fn variants(value: &FlagValue) -> Value {
 }
 
 /// A strategy that serves this value to everybody.
-pub(super) fn strategy(feature: &str, value: &FlagValue) -> Value {
+pub(super) fn strategy(feature: &str, value: &FlagValue, request_id: &str) -> Value {
     json!({
         "name": "flexibleRollout",
+        "title": marked(None, request_id),
         "parameters": { "rollout": "100", "stickiness": "default", "groupId": feature },
         "variants": variants(value),
     })
@@ -163,8 +183,30 @@ mod tests {
             ("retry.owner", FlagValue::Word("client".to_owned())),
             ("breaker.enabled", FlagValue::Bool(false)),
         ] {
-            let strategies = json!([strategy("weir.x", &value)]);
+            let strategies = json!([strategy("weir.x", &value, "id-1")]);
             assert_eq!(shown(key, &strategies), value.to_string(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_mark_stands_behind_a_persons_own_title_and_replaces_the_last_one() {
+        let titled = |title: &str| {
+            let strategy = json!({"name": "default", "title": title});
+            serde_json::from_value::<Strategy>(strategy).expect("well-formed")
+        };
+        assert_eq!(marked(None, "id-1"), "[weir id-1]");
+        for (title, id, expected) in [
+            ("", None, "[weir id-2]"),
+            ("[weir id-1]", Some("id-1"), "[weir id-2]"),
+            ("for all", None, "for all [weir id-2]"),
+            ("for all [weir id-1]", Some("id-1"), "for all [weir id-2]"),
+            ("see [weir", None, "see [weir [weir id-2]"),
+        ] {
+            let strategy = titled(title);
+            assert_eq!(strategy.request_id(), id, "{title}");
+            let title = marked(Some(&strategy), "id-2");
+            assert_eq!(title, expected);
+            assert_eq!(titled(&title).request_id(), Some("id-2"));
         }
     }
 

@@ -58,6 +58,14 @@ impl Event {
         self.data.as_ref()?.get("variants")
     }
 
+    /// The id of the request of weir's that wrote it. Whoever changes a strategy by hand leaves its title as
+    /// it was, mark and all: only a new mark is one.
+    pub(super) fn request_id(&self) -> Option<String> {
+        let of = |data: Option<&Value>| Self::strategy(data)?.request_id().map(str::to_owned);
+        let (before, after) = (of(self.pre_data.as_ref()), of(self.data.as_ref()));
+        if before == after { None } else { after }
+    }
+
     fn strategy(data: Option<&Value>) -> Option<Strategy> {
         serde_json::from_value(data?.clone()).ok()
     }
@@ -106,6 +114,8 @@ pub(super) fn changes(
         }
     }
     let mut told = Vec::new();
+    // Values that are prepared and not in force yet, by flag: whose they are, and who wrote them.
+    let mut prepared: BTreeMap<String, (String, &str)> = BTreeMap::new();
     for event in newest_first.iter().rev() {
         let Some(key) = key_of(event) else { continue };
         let (Ok(def), Ok(base)) = (flag(&key), base.get(&key)) else { continue };
@@ -113,17 +123,25 @@ pub(super) fn changes(
         let from = state.overridden(def);
         event.repeat(state);
         let to = state.overridden(def);
+        let own = event.request_id();
         if from == to {
+            match own {
+                Some(id) => drop(prepared.insert(key, (id, &event.created_by))),
+                None => drop(prepared.remove(&key)),
+            }
             continue;
         }
+        // Switching on carries no mark: it is of whoever has just prepared the value.
+        let switched = prepared.remove(&key).filter(|(_, by)| *by == event.created_by);
+        let request_id = own.or(switched.filter(|_| to.is_some()).map(|(id, _)| id));
         told.push(FlagEvent {
             seq: event.id,
             at: event.created_at,
             actor: event.created_by.clone(),
-            // Unleash keeps neither reason nor id.
+            // Unleash keeps no reason.
             reason: String::new(),
             incident: None,
-            request_id: None,
+            request_id,
             revision: Revision(event.id),
             kind: EventKind::Change,
             changes: vec![EventChange { key, base, from, to }],
@@ -138,6 +156,49 @@ pub(super) fn changes(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn whose_request_it_was_is_told_by_its_mark() {
+        let event = |id: u64, kind: &str, by: &str, titles: [&str; 2]| {
+            let with = |title: &str| match title {
+                "" => Value::Null,
+                title => json!({"id": "s", "name": "flexibleRollout", "title": title,
+                    "parameters": {"rollout": "100"}, "variants": [{"payload": {"value": id.to_string()}}]}),
+            };
+            serde_json::from_value::<Event>(json!({
+                "id": id, "type": kind, "createdBy": by, "createdAt": "2026-11-29T10:00:00Z",
+                "featureName": "queue.max_depth", "environment": "e",
+                "preData": with(titles[0]), "data": with(titles[1]),
+            }))
+            .expect("well-formed")
+        };
+        let (update, on, off) = (
+            "feature-strategy-update",
+            "feature-environment-enabled",
+            "feature-environment-disabled",
+        );
+        let [a, b, c] = ["[weir a]", "[weir b]", "[weir c]"];
+        let told = [
+            event(1, "feature-strategy-add", "admin", ["", a]),
+            event(2, on, "admin", ["", ""]),
+            event(3, update, "admin", [a, b]),
+            // By hand: the title stays as it was.
+            event(4, update, "bob", [b, b]),
+            event(5, off, "admin", ["", ""]),
+            // Prepared by weir and switched on by somebody else.
+            event(6, update, "admin", [b, c]),
+            event(7, on, "bob", ["", ""]),
+        ];
+        let newest_first: Vec<Event> = told.into_iter().rev().collect();
+        let now = json!({"name": "e", "enabled": true, "strategies": [newest_first[1].data]});
+        let now = serde_json::from_value(now).expect("well-formed");
+        let state = BTreeMap::from([("queue.max_depth".to_owned(), now)]);
+        let key = |event: &Event| Some(event.feature_name.clone());
+        let told = changes(&newest_first, key, state, &Settings::default());
+        let told: Vec<_> =
+            told.iter().map(|event| (event.seq, event.request_id.as_deref())).collect();
+        assert_eq!(told, [(2, Some("a")), (3, Some("b")), (4, None), (5, None), (7, None)]);
+    }
 
     #[test]
     fn what_was_in_force_is_found_from_the_present_state() {

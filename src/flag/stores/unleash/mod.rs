@@ -9,6 +9,9 @@
 //!   after a write, and whoever wrote in the same moment is named.
 //! - Two first overrides in one moment leave two strategies, and then no one value: give each feature its
 //!   strategy (flexibleRollout, 100 %) when it is made, and they meet at its value instead.
+//! - A change has no place for an id. weir puts that of its request behind the strategy's title, and the log
+//!   then has it: so a write whose answer was lost is found. Switching off carries none, and is told by
+//!   flag, value and time.
 //! - A change carries no reason. An incident that is a URL is linked to the feature, with the reason as
 //!   the link's title; otherwise weir's journal alone knows why.
 //! - The log names the owner of the token, not the person at the keyboard: give each their own token.

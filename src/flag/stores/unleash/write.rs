@@ -15,7 +15,7 @@ use crate::admission::{Direction, flag};
 use super::super::super::store::Author;
 use super::super::super::types::{Outcome, Partly, Plan, PlannedChange, Revision};
 use super::super::http::answer;
-use super::feature::{Environment, strategy, variants};
+use super::feature::{Environment, marked, strategy, variants};
 use super::history::Event;
 use super::{Look, Unleash, message};
 
@@ -34,13 +34,20 @@ struct Own {
     feature: String,
     kind: &'static str,
     variants: Option<Value>,
+    /// The request, where the event has a place for it.
+    request_id: Option<String>,
 }
 
 impl Own {
+    const fn switch(feature: String, kind: &'static str) -> Self {
+        Self { feature, kind, variants: None, request_id: None }
+    }
+
     fn is(&self, event: &Event) -> bool {
         self.feature == event.feature_name
             && self.kind == event.kind
             && self.variants.as_ref().is_none_or(|own| event.variants() == Some(own))
+            && (self.request_id.is_none() || self.request_id == event.request_id())
     }
 }
 
@@ -64,7 +71,7 @@ impl Unleash {
         let mut own = Vec::new();
         for (place, change) in changes.iter().enumerate() {
             let sent = match before.features.get(change.key.as_str()) {
-                Some(state) => self.change(state, change, &mut own).await,
+                Some(state) => self.change(state, change, &plan.request_id, &mut own).await,
                 None => Sent::Refused(self.missing(&change.key)),
             };
             if !matches!(sent, Sent::Stored) {
@@ -130,6 +137,7 @@ impl Unleash {
         &self,
         state: &Environment,
         change: &PlannedChange,
+        request_id: &str,
         own: &mut Vec<Own>,
     ) -> Sent {
         let feature = format!("{}{}", self.place.prefix, change.key);
@@ -139,7 +147,7 @@ impl Unleash {
             if !state.enabled {
                 return Sent::Stored;
             }
-            own.push(Own { feature, kind: "feature-environment-disabled", variants: None });
+            own.push(Own::switch(feature, "feature-environment-disabled"));
             return self.call(Method::POST, &format!("{path}/off"), None).await;
         }
         let in_force = flag(&change.key).ok().and_then(|def| state.overridden(def));
@@ -149,24 +157,27 @@ impl Unleash {
         let wanted = variants(&change.to);
         let (kind, method, path_of_value, body) = match state.strategies.first() {
             None => {
-                let body = strategy(&feature, &change.to);
+                let body = strategy(&feature, &change.to, request_id);
                 ("feature-strategy-add", Method::POST, format!("{path}/strategies"), body)
             }
             Some(old) => {
                 let body = json!([
                     { "op": "test", "path": "/variants", "value": old.variants },
                     { "op": "replace", "path": "/variants", "value": wanted },
+                    // Adding what is there replaces it.
+                    { "op": "add", "path": "/title", "value": marked(Some(old), request_id) },
                 ]);
                 let at = format!("{path}/strategies/{}", old.id);
                 ("feature-strategy-update", Method::PATCH, at, body)
             }
         };
-        own.push(Own { feature: feature.clone(), kind, variants: Some(wanted) });
+        let (feature_of, request_id) = (feature.clone(), Some(request_id.to_owned()));
+        own.push(Own { feature: feature_of, kind, variants: Some(wanted), request_id });
         let sent = self.call(method, &path_of_value, Some(body)).await;
         if !matches!(sent, Sent::Stored) || state.enabled {
             return sent;
         }
-        own.push(Own { feature, kind: "feature-environment-enabled", variants: None });
+        own.push(Own::switch(feature, "feature-environment-enabled"));
         self.call(Method::POST, &format!("{path}/on"), None).await
     }
 

@@ -1,19 +1,19 @@
 //! Plans: wishing for one, showing it, sending it, and learning what became of it.
 
 use crate::admission::FlagValue;
-use crate::flag::{Change, FlagTable, Plan, Settled, interlocks};
+use crate::flag::{Change, FlagTable, Past, Plan, Settled, Unsettled, interlocks};
 use crate::signal::Mono;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage};
 use crate::tui::app::mode::Mode;
 use crate::tui::app::update::foretold::question;
 use crate::tui::app::update::toast;
 use crate::tui::app::{Effect, Model};
-use crate::tui::session::{Want, Wish, evidence};
+use crate::tui::session::{Lost, Want, Wish, evidence};
 use crate::tui::theme::Role;
 
 /// Asks for a plan, and waits for it on the screen.
 pub fn wish(model: &mut Model, want: Want) -> Vec<Effect> {
-    if let Some(open) = &model.unsettled {
+    if let Some(open) = model.unsettled.as_ref().filter(|open| !open.is_quiet()) {
         let text = format!("first {open}: reading the flags");
         toast(model, Role::Warn, text);
         return vec![Effect::LoadFlags];
@@ -108,22 +108,47 @@ pub fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
     }
 }
 
-/// A table was read: two equal readings settle a plan whose answer never came.
+/// A table was read: two equal readings, and nobody has to wait any more for a plan whose answer never
+/// came. What became of it is said by whoever keeps the store; without one, the values have to do.
 pub fn settle(model: &mut Model, table: &FlagTable) {
+    let past = if model.store.is_some() { Past::Unread } else { Past::NotKept };
     let Some(unsettled) = &mut model.unsettled else { return };
-    let Some(settled) = unsettled.on_read(table) else { return };
-    let words = match settled {
-        Settled::Stored { revision } => format!("it was stored, at revision {revision}"),
-        Settled::NotStored { why } => format!("it was not stored: {why}"),
-        Settled::Partly(partly) => partly.to_string(),
-    };
-    model.unsettled = None;
+    let settled = unsettled.on_read(table, past);
+    if let Some(settled) = settled
+        && let Some(unsettled) = model.unsettled.take()
+    {
+        say_settled(model, &unsettled, &settled);
+        return;
+    }
+    let Some(open) = model.unsettled.as_ref().filter(|open| open.is_quiet()) else { return };
+    let (id, words) = (open.request_id().to_owned(), open.to_string());
+    found(model, &id, &words);
+}
+
+/// What the store's history has told about flips whose answer was lost.
+pub fn lost(model: &mut Model, lost: Lost) {
+    model.dirty = true;
+    for (unsettled, settled) in lost.settled {
+        say_settled(model, &unsettled, &settled);
+    }
+    model.unsettled = lost.open.last().cloned();
+}
+
+fn say_settled(model: &mut Model, unsettled: &Unsettled, settled: &Settled) {
+    let words = settled.say();
+    found(model, unsettled.request_id(), &words);
+    let text = format!("{}: no answer came, and it {words}", unsettled.plan());
+    model.timeline.push(model.wall, Role::Warn, text);
+}
+
+/// Says it in the plan's dialog, if that is still open.
+fn found(model: &mut Model, request_id: &str, words: &str) {
     for mode in &mut model.modes {
         if let Mode::Plan(dialog) = mode
+            && dialog.plan.request_id == request_id
             && let Stage::Unknown { found, .. } = &mut dialog.stage
         {
-            *found = Some(words.clone());
+            *found = Some(words.to_owned());
         }
     }
-    model.timeline.push(model.wall, Role::Warn, format!("lost answer: {words}"));
 }

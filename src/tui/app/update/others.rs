@@ -16,7 +16,8 @@ pub fn note(model: &mut Model, table: &FlagTable) {
     let is_sending = model.modes.iter().any(
         |mode| matches!(mode, Mode::Plan(dialog) if matches!(dialog.stage, Stage::Sending { .. })),
     );
-    if is_sending || model.unsettled.is_some() {
+    let is_restless = model.unsettled.as_ref().is_some_and(|open| !open.is_quiet());
+    if is_sending || is_restless {
         return;
     }
     let Some(before) = model.flags.noted.replace(table.revision) else { return };

@@ -375,3 +375,21 @@ fn a_plan_that_fewer_are_served_with_says_why_that_is_worth_it() {
     assert!(!price("provider-overload", 0.93), "as many are served");
     assert!(!price("tpm-exhausted", 0.6), "its runbook knows of no price");
 }
+
+#[test]
+fn an_incident_that_could_not_be_told_for_a_moment_began_when_it_began() {
+    let mut model = watched(FLIP - 1, None);
+    let since = |model: &Model| {
+        let first = screen(model).lines().next().unwrap_or_default().to_owned();
+        first.split("since ").nth(1).map(|rest| rest[..8].to_owned()).expect("a time")
+    };
+    let before = since(&model);
+    let cause = model.verdict().expect("a verdict").cause.clone();
+    for (second, cause, standing) in [
+        (FLIP, "insufficient-evidence", Standing::CannotTell),
+        (FLIP + 2, cause.as_str(), Standing::Confirmed),
+    ] {
+        look_again(&mut model, second, cause, standing, &[]);
+    }
+    assert_eq!(since(&model), before);
+}

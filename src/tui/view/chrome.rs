@@ -106,8 +106,12 @@ fn standing(model: &Model, verdict: &Verdict) -> Vec<String> {
     let Some(onset) = model.onsets.get(&verdict.scope) else {
         return vec![format!("{used} of {of} signals")];
     };
-    let since = clock(onset.wall, model.zone);
-    let lasted = span(model.shown_now().saturating_since(onset.since).as_secs_f64());
+    // A moment in between in which nothing could be told is no end of the incident.
+    let began = model.incidents.get(&verdict.scope).filter(|was| was.cause == verdict.cause);
+    let before = began.map_or(0.0, |was| (onset.wall - was.wall).as_seconds_f64().max(0.0));
+    let wall = began.map_or(onset.wall, |was| was.wall.min(onset.wall));
+    let since = clock(wall, model.zone);
+    let lasted = span(model.shown_now().saturating_since(onset.since).as_secs_f64() + before);
     vec![
         format!("{used} of {of} signals  since {since} ({lasted})"),
         format!("{used} of {of}  since {since} ({lasted})"),

@@ -267,7 +267,10 @@ async fn a_plan_foretells_one_scope_that_is_named() {
         }
     };
     let untold = plan(String::new()).await.json();
-    assert_eq!((&untold["name"], &untold["forecast"]), (&json!("retry.max_attempts"), &Value::Null));
+    assert_eq!(
+        (&untold["name"], &untold["forecast"]),
+        (&json!("retry.max_attempts"), &Value::Null)
+    );
     let told = plan(format!("?forecast={scope}")).await.json();
     let row = &told["forecast"]["scopes"][0];
     assert_eq!(

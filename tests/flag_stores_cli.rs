@@ -132,6 +132,31 @@ fn flags_in_a_flagd_file_are_undone_by_the_journal() {
     assert!(flag(&list, "retry.max_attempts")["override"].is_null(), "{list}");
     let again = shell.said(&["flag", "undo", "--yes"]);
     assert!(again.contains("nothing to change"), "{again}");
+
+    // Somebody edits the file by hand: what the journal does not explain is kept once, and taken back.
+    shell.said(&["flag", "set", "retry.max_attempts=1", "--reason", "storm", "--yes"]);
+    let ours = std::fs::read_to_string(&file).expect("the file");
+    let by_hand = ours.replace("\"override\": 1", "\"override\": 4");
+    assert_ne!(by_hand, ours, "{ours}");
+    std::fs::write(&file, by_hand).expect("the disk is there");
+    for _ in 0..2 {
+        let events = shell.json(&["flag", "events", "--json"]);
+        let events = events["events"].as_array().expect("a list");
+        let seen: Vec<_> = events.iter().filter(|event| event["actor"] == "somebody").collect();
+        let [seen] = seen.as_slice() else { panic!("{events:?}") };
+        let change = &seen["changes"][0];
+        assert_eq!(
+            (&change["key"], &change["from"], &change["to"]),
+            (&Json::from("retry.max_attempts"), &Json::from(1), &Json::from(4))
+        );
+    }
+    let undone = shell.weir(&["flag", "undo", "--yes", "--json"]);
+    let err = String::from_utf8_lossy(&undone.stderr).into_owned();
+    assert!(err.contains("a change that was made past weir, and seen"), "{err}");
+    let list = shell.json(&["flag", "list", "--json"]);
+    assert_eq!(flag(&list, "retry.max_attempts")["override"], 1, "{list}");
+    let verified = shell.said(&["audit", "verify"]);
+    assert!(verified.contains("the chain holds"), "{verified}");
 }
 
 #[test]

@@ -31,6 +31,12 @@ unpacked() {
 # Prometheus' own checker, for the test that compares rates with it; Prometheus and Alertmanager
 # themselves, for the tests that ask them.
 unpacked prometheus 'promtool prometheus prometheus-alertmanager' prometheus prometheus-alertmanager
+# Debian's Alertmanager starts only with its templates where the package would put them.
+templates=usr/share/prometheus/alertmanager
+if [ -d "target/ci-prometheus/$templates" ] && [ ! -e "/$templates/default.tmpl" ]; then
+    "${sudo[@]}" mkdir -p "/$templates"
+    "${sudo[@]}" cp -r "target/ci-prometheus/$templates/." "/$templates/"
+fi
 
 # Redis, for the tests of a budget that several instances share: its libraries come with its tools,
 # which start nothing.

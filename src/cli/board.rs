@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -85,6 +85,8 @@ pub struct Desk {
 struct Known {
     /// The table that is shown.
     shown: Mutex<Option<FlagTable>>,
+    /// When the table was read last.
+    read_at: Mutex<Option<DateTime<Utc>>>,
     unsettled: Arc<Mutex<Vec<Unsettled>>>,
     /// Flips without an answer of which it has become known what they did, and is still to be shown.
     settled: Mutex<Vec<(Unsettled, Settled)>>,
@@ -216,6 +218,7 @@ impl Known {
             }
         };
         self.settle(store, &table, log).await;
+        self.keep_elsewhere(store, &table, log).await;
         if !store.capabilities().timer {
             let mut timers = lock(&self.timers);
             timers.on_table(&table);
@@ -228,6 +231,28 @@ impl Known {
         }
         *lock(&self.shown) = Some(table.clone());
         Ok(table)
+    }
+
+    /// Keeps what others have changed in a store without a history, as far as this weir sees it.
+    async fn keep_elsewhere(&self, store: &dyn Store, table: &FlagTable, log: Option<&Arc<Log>>) {
+        let before = lock(&self.shown).clone();
+        let since = lock(&self.read_at).replace(Utc::now());
+        let values = |table: &FlagTable| -> Vec<_> {
+            table.flags.iter().map(|flag| (flag.key.clone(), flag.overridden.clone())).collect()
+        };
+        let is_news = before.as_ref().is_none_or(|before| values(before) != values(table));
+        let Some(log) = log.cloned().filter(|_| is_news && !store.capabilities().audit) else {
+            return;
+        };
+        let (name, table) = (store.name().to_owned(), table.clone());
+        let kept = on_disk(move || {
+            let before = before.as_ref().zip(since);
+            incident::keep_elsewhere(&log.journal, &name, before, &table, Utc::now())
+                .map_err(|error| error.to_string())
+        });
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "a change that was made past weir is not in the journal");
+        }
     }
 
     /// Looks what became of flips without an answer: in the store's history, where it keeps one.

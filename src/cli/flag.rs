@@ -328,9 +328,14 @@ async fn set(
         let events = history(&*store, change.journal.as_deref()).await?;
         session.events.extend(pick(events, *seq)?);
         if let Some(event) = session.events.first().filter(|_| !store.capabilities().audit) {
+            let whose = if event.actor == incident::SOMEBODY {
+                "a change that was made past weir, and seen"
+            } else {
+                "a change that weir made"
+            };
             out::note(format_args!(
-                "weir: the store keeps no history; entry {} of weir's own journal is taken back, a \
-                 change that weir made",
+                "weir: the store keeps no history; entry {} of weir's own journal is taken back, \
+                 {whose}",
                 event.seq
             ));
         }
@@ -413,7 +418,18 @@ async fn history(
         Some(path) => path.to_owned(),
         None => incident::default_path()?,
     };
-    Ok(if path.is_file() { incident::history(&path, store.name())? } else { Vec::new() })
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let (journal, _) = Journal::open(&path)?;
+    incident::keep_elsewhere(
+        &journal,
+        store.name(),
+        None,
+        &store.list().await?,
+        chrono::Utc::now(),
+    )?;
+    Ok(incident::history(&path, store.name())?)
 }
 
 async fn open_journal(file: Option<PathBuf>, store: &dyn Store) -> color_eyre::Result<Journal> {

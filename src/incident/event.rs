@@ -1,5 +1,6 @@
 //! What can happen in an incident, as the journal keeps it and the screen and report show it.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::flag::wire::{EventChangeRow, WireOnExpire};
@@ -68,6 +69,17 @@ pub enum Event {
         state: String,
         /// What is known, unless verified.
         why: Option<String>,
+    },
+    /// In a store without a history, somebody has changed flags past weir.
+    Seen {
+        /// The store, by name.
+        store: String,
+        /// The revision that was read.
+        revision: u64,
+        /// When it was not so yet; null when only the journal tells what was before.
+        since: Option<DateTime<Utc>>,
+        /// What has changed.
+        changes: Vec<EventChangeRow>,
     },
     /// A person wrote something down.
     Note {
@@ -158,6 +170,10 @@ impl Event {
             Self::Verify { plan, state, why, .. } => {
                 let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
                 format!("effect of {plan} {state}{why}")
+            }
+            Self::Seen { changes, .. } => {
+                let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
+                format!("changed past weir by somebody: {}", keys.join(", "))
             }
             Self::Note { actor, text } => format!("note by {actor}: {text}"),
             Self::Torn { bytes } => {

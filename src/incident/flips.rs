@@ -8,7 +8,7 @@ use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::flag::{EventChange, EventKind, FlagEvent, OnExpire, Revision, TIMER, Timed};
+use crate::flag::{EventChange, EventKind, FlagEvent, Marks, OnExpire, Revision, TIMER, Timed};
 
 use super::chain::Entry;
 use super::event::Event;
@@ -18,10 +18,13 @@ use super::journal::{Anchor, Journal, JournalError, Reader, read};
 /// Whoever made it may have crashed.
 pub const CLAIM_S: i64 = 120;
 
+/// Who has made a change that weir has only seen.
+pub const SOMEBODY: &str = "somebody";
+
 /// One flip, and how it ended.
 #[derive(Clone, Debug, PartialEq)]
-struct Kept {
-    event: FlagEvent,
+pub(super) struct Kept {
+    pub(super) event: FlagEvent,
     plan: String,
     ttl_s: Option<u64>,
     on_expire: OnExpire,
@@ -32,8 +35,13 @@ struct Kept {
 }
 
 impl Kept {
+    /// Whether it has changed something.
+    pub(super) fn has_changed(&self) -> bool {
+        matches!(self.end.as_deref(), Some("applied" | "overwritten" | "partly"))
+    }
+
     /// Whether it may have changed something, as far as was written down.
-    fn may_stand(&self) -> bool {
+    pub(super) fn may_stand(&self) -> bool {
         !matches!(self.end.as_deref(), Some("conflict" | "refused" | "not-stored" | "not-sent"))
     }
 
@@ -80,6 +88,29 @@ fn note(flips: &mut Vec<Kept>, entry: Entry, store: &str) {
             timer_of: notes.timer_of,
             end: None,
         }),
+        Event::Seen { store: of, revision, since, changes } if of == store => flips.push(Kept {
+            event: FlagEvent {
+                seq: entry.seq,
+                at: entry.at,
+                kind: EventKind::Change,
+                actor: SOMEBODY.to_owned(),
+                reason: match since {
+                    Some(since) => format!("made past weir after {}", since.format("%H:%M:%SZ")),
+                    None => "made past weir while none was watching".to_owned(),
+                },
+                incident: None,
+                request_id: None,
+                revision: Revision(revision),
+                changes: changes.into_iter().map(EventChange::from).collect(),
+                anchor: None,
+                marks: Marks::default(),
+            },
+            plan: String::new(),
+            ttl_s: None,
+            on_expire: OnExpire::Remind,
+            timer_of: None,
+            end: Some("applied".to_owned()),
+        }),
         Event::Outcome { request_id, end, .. } => {
             let of = |flip: &&mut Kept| flip.event.request_id.as_ref() == Some(&request_id);
             if let Some(flip) = flips.iter_mut().rev().find(of) {
@@ -94,22 +125,20 @@ fn note(flips: &mut Vec<Kept>, entry: Entry, store: &str) {
 ///
 /// # Errors
 /// [`JournalError::Broken`] names the first bad line.
-fn kept(path: &Path, store: &str) -> Result<Vec<Kept>, JournalError> {
+pub(super) fn kept(path: &Path, store: &str) -> Result<Vec<Kept>, JournalError> {
     let mut flips: Vec<Kept> = Vec::new();
     read(path, |entry| note(&mut flips, entry, store))?;
     Ok(flips)
 }
 
-/// The changes that weir has made in the store of this name, oldest first. The revision of each is the
-/// one that it was made from.
+/// The changes that weir has made in the store of this name, or seen there, oldest first. The revision of
+/// each is the one that it was made from, or seen at.
 ///
 /// # Errors
 /// As [`super::verify`].
 pub fn history(path: &Path, store: &str) -> Result<Vec<FlagEvent>, JournalError> {
-    let stored =
-        |flip: &Kept| matches!(flip.end.as_deref(), Some("applied" | "overwritten" | "partly"));
     let flips = kept(path, store)?;
-    Ok(flips.into_iter().filter(stored).map(|flip| flip.event).collect())
+    Ok(flips.into_iter().filter(Kept::has_changed).map(|flip| flip.event).collect())
 }
 
 /// The timers of the store of this name that may still have something to do: the newest flip of each

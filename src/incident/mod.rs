@@ -5,6 +5,7 @@
 
 mod chain;
 mod diagnoses;
+mod elsewhere;
 mod event;
 mod flips;
 mod hindsights;
@@ -14,8 +15,9 @@ pub mod recording;
 
 pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
+pub use elsewhere::keep_elsewhere;
 pub use event::{Event, FlipNotes};
-pub use flips::{CLAIM_S, Claim, Follow, claim, history, timers};
+pub use flips::{CLAIM_S, Claim, Follow, SOMEBODY, claim, history, timers};
 pub use hindsights::{Earlier, KEPT_MAX, earlier, keep, place_beside};
 pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,

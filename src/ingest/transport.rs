@@ -67,12 +67,26 @@ impl TransportError {
             Self::Redirects
         } else if let Some(tls) = find(error) {
             Self::Tls { cause, remedy: tls_remedy(tls) }
+        } else if closed_at_once(error) {
+            Self::Tls { cause: CLOSED_AT_ONCE.to_owned(), remedy: ASKS_FOR_CERTIFICATE }
         } else if error.is_connect() {
             Self::Connect(cause)
         } else {
             Self::Http(cause)
         }
     }
+}
+
+/// What a peer did that refuses a client of TLS 1.3 for want of a certificate, where its alert is not read.
+const CLOSED_AT_ONCE: &str = "it closed the connection after the handshake";
+const ASKS_FOR_CERTIFICATE: &str =
+    "does it ask for a client certificate (`tls.cert_file`, `tls.key_file`)?";
+
+/// Whether a TLS connection was closed before the request left it. The client of TLS 1.3 has finished its
+/// handshake by then, and the alert that says why may come second.
+fn closed_at_once(error: &reqwest::Error) -> bool {
+    let is_tls = error.url().is_some_and(|url| url.scheme() == "https");
+    is_tls && find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
 }
 
 /// Where a redirect led that is not followed. A stranger's answer is no answer of the source.
@@ -164,7 +178,7 @@ fn tls_remedy(error: &rustls::Error) -> &'static str {
         Error::InvalidCertificate(_) => "its certificate has to be renewed",
         Error::AlertReceived(
             Alert::CertificateRequired | Alert::BadCertificate | Alert::HandshakeFailure,
-        ) => "does it ask for a client certificate (`tls.cert_file`, `tls.key_file`)?",
+        ) => ASKS_FOR_CERTIFICATE,
         Error::AlertReceived(_) => "does it know the authority of `tls.cert_file`?",
         Error::InvalidMessage(_) => "does it speak TLS, or is it http://?",
         _ => "are address and certificates those of this source?",

@@ -22,8 +22,10 @@ mod flag;
 mod flag_text;
 mod gateway;
 mod gateway_state;
+mod keys;
 mod lifetime;
 mod live;
+mod manual;
 mod out;
 mod player;
 mod provider;
@@ -98,7 +100,9 @@ enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page
-    Man,
+    Man(manual::Args),
+    /// Every key of the dashboard
+    Keys(keys::Args),
 }
 
 /// Runs the command that the arguments name; says what went wrong on stderr.
@@ -180,12 +184,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             out::write(|out| out.write_all(&script))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            out::write(|out| out.write_all(&page))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Man(args) => manual::run(&args, Cli::command()),
+        Command::Keys(args) => keys::run(&args),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The one registry of what a person can do. Keymap, help and footer are made from it.
+//! The one registry of what a person can do. Keymap, help, footer, `docs/keys.md` and the keys in the
+//! manual page are made from it.
 //!
 //! No action changes a flag: the most dangerous ones open a plan, which starts on Cancel. No default
 //! key is one that tmux, screen or flow control takes, and none needs Alt.
@@ -158,6 +159,53 @@ pub enum Danger {
     Changes,
 }
 
+impl Danger {
+    /// The sign before an action in the help.
+    #[must_use]
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::Safe => " ",
+            Self::Plans => "*",
+            Self::Changes => "!",
+        }
+    }
+
+    /// The same in words; nothing where it only looks.
+    #[must_use]
+    pub const fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Safe => None,
+            Self::Plans => Some("opens a plan, which starts on Cancel"),
+            Self::Changes => Some("changes flags when the focus is on Apply; nothing else does"),
+        }
+    }
+}
+
+/// When an action works.
+#[derive(Clone, Copy, Debug)]
+pub struct Condition {
+    test: fn(&Model) -> bool,
+    words: Option<&'static str>,
+}
+
+impl Condition {
+    const fn when(words: &'static str, test: fn(&Model) -> bool) -> Self {
+        Self { test, words: Some(words) }
+    }
+
+    /// Whether it works now.
+    #[must_use]
+    pub fn holds(self, model: &Model) -> bool {
+        (self.test)(model)
+    }
+
+    /// When it works, to follow "works"; nothing where it always does.
+    #[must_use]
+    pub const fn words(self) -> Option<&'static str> {
+        self.words
+    }
+}
+
 /// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -233,7 +281,7 @@ pub struct Entry {
     /// The word in the footer; empty keeps it out.
     pub hint: &'static str,
     /// When it works.
-    pub when: fn(&Model) -> bool,
+    pub when: Condition,
 }
 
 use Context as C;
@@ -262,21 +310,41 @@ const BELOW_ROOT: &[Context] =
     &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Waiting, C::Leaving];
 const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
-const ALWAYS: fn(&Model) -> bool = |_| true;
-const MAY_CHANGE: fn(&Model) -> bool = |model| !model.read_only;
-const HAS_PLAN: fn(&Model) -> bool =
-    |model| !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)));
-const CAN_CONTAIN: fn(&Model) -> bool =
-    |model| !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force());
-const HAS_ALERTS: fn(&Model) -> bool = |model| model.alerts().is_some();
-const HAS_FLIP: fn(&Model) -> bool = |model| !model.read_only && model.last_flip().is_some();
-const CAN_ROLL_BACK: fn(&Model) -> bool = |model| !model.read_only && model.facts().is_some();
-const HAS_GUIDE: fn(&Model) -> bool = |model| model.facts().is_some();
-const IS_REPLAY: fn(&Model) -> bool = |model| model.playhead.is_some();
-const IS_LIVE: fn(&Model) -> bool = |model| model.playhead.is_none();
-const HAS_MARKS: fn(&Model) -> bool = |model| !model.read_only && !model.flags.marked.is_empty();
+const ALWAYS: Condition = Condition { test: |_| true, words: None };
+const MAY_CHANGE: Condition =
+    Condition::when("where flags may be changed", |model| !model.read_only);
+const HAS_PLAN: Condition =
+    Condition::when("where flags may be changed and the verdict offers a plan", |model| {
+        !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
+    });
+const CAN_CONTAIN: Condition =
+    Condition::when("where flags may be changed, until contain is in force", |model| {
+        !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force())
+    });
+const HAS_ALERTS: Condition =
+    Condition::when("where a source of alerts is watched", |model| model.alerts().is_some());
+const HAS_FLIP: Condition =
+    Condition::when("where flags may be changed and a flip can be taken back", |model| {
+        !model.read_only && model.last_flip().is_some()
+    });
+const CAN_ROLL_BACK: Condition =
+    Condition::when("where flags may be changed, once there is a verdict", |model| {
+        !model.read_only && model.facts().is_some()
+    });
+const HAS_GUIDE: Condition =
+    Condition::when("once there is a verdict", |model| model.facts().is_some());
+const IS_REPLAY: Condition = Condition::when("in a recording", |model| model.playhead.is_some());
+const IS_LIVE: Condition =
+    Condition::when("live, not in a recording", |model| model.playhead.is_none());
+const HAS_MARKS: Condition =
+    Condition::when("where flags may be changed, once a flag is marked", |model| {
+        !model.read_only && !model.flags.marked.is_empty()
+    });
 
-/// Every action, in the order of help and footer.
+/// The chapters of help, manual page and `docs/keys.md`, in their order.
+pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"];
+
+/// Every action, in the order of footer and, within a chapter, of help.
 #[rustfmt::skip]
 pub const REGISTRY: &[Entry] = &[
     row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, &[C::Edit, C::Typing, C::Plan, C::Field, C::Leaving], &[named(KeyCode::Enter)], "press", ALWAYS),
@@ -349,7 +417,7 @@ const fn row(
     contexts: &'static [Context],
     keys: &'static [Key],
     hint: &'static str,
-    when: fn(&Model) -> bool,
+    when: Condition,
 ) -> Entry {
     Entry { action, name, description, group, danger, contexts, keys, hint, when }
 }
@@ -360,13 +428,30 @@ pub fn resolve(model: &Model, context: Context, key: Key) -> Option<Action> {
     REGISTRY
         .iter()
         .find(|entry| entry.contexts.contains(&context) && entry.keys.contains(&key))
-        .filter(|entry| (entry.when)(model))
+        .filter(|entry| entry.when.holds(model))
         .map(|entry| entry.action)
+}
+
+impl Entry {
+    /// Where it works, to follow "on".
+    #[must_use]
+    pub fn places(&self) -> String {
+        if self.contexts == EVERYWHERE {
+            return "every screen and dialog".to_owned();
+        }
+        let whole = SCREENS.iter().all(|screen| self.contexts.contains(screen));
+        let rest = self.contexts.iter().filter(|place| !(whole && SCREENS.contains(place)));
+        let all = whole.then_some("every screen");
+        let words: Vec<&str> = all.into_iter().chain(rest.map(|place| place.words())).collect();
+        words.join(", ")
+    }
 }
 
 /// What works in a context now.
 pub fn available(model: &Model, context: Context) -> impl Iterator<Item = &'static Entry> {
-    REGISTRY.iter().filter(move |entry| entry.contexts.contains(&context) && (entry.when)(model))
+    REGISTRY
+        .iter()
+        .filter(move |entry| entry.contexts.contains(&context) && entry.when.holds(model))
 }
 
 #[cfg(test)]
@@ -396,6 +481,13 @@ mod tests {
                 let taken = ['a', 'b', 'q', 's'].map(ctrl);
                 assert!(!taken.contains(key), "{} has {key}", entry.name);
             }
+        }
+    }
+
+    #[test]
+    fn every_action_stands_in_a_chapter() {
+        for entry in REGISTRY {
+            assert!(CHAPTERS.contains(&entry.group), "{} is in {}", entry.name, entry.group);
         }
     }
 

@@ -78,6 +78,28 @@ pub enum Context {
     Leaving,
 }
 
+impl Context {
+    /// The place in words, to follow "on".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Overview => "the overview",
+            Self::Diagnose => "the diagnosis",
+            Self::Flags => "the flags",
+            Self::Timeline => "the timeline",
+            Self::Guide => "the walk",
+            Self::Help => "the help",
+            Self::Text => "texts",
+            Self::Edit => "a choice of values",
+            Self::Typing => "a line being typed",
+            Self::Plan => "the plan's buttons",
+            Self::Field => "the plan's fields",
+            Self::Waiting => "a plan being made",
+            Self::Leaving => "the question before leaving",
+        }
+    }
+}
+
 impl Mode {
     /// Where keys of this mode are looked up.
     #[must_use]

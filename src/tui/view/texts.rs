@@ -11,7 +11,7 @@ use tui_input::Input;
 use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
 use crate::signal::Quality;
 use crate::tui::app::Model;
-use crate::tui::app::action::{Danger, REGISTRY};
+use crate::tui::app::action::{CHAPTERS, Danger, REGISTRY};
 use crate::tui::app::mode::Context;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::evidence;
@@ -112,32 +112,25 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
     let is_recording = model.playhead.is_some();
     let mut groups: BTreeMap<&str, Vec<Line<'static>>> = BTreeMap::new();
     // What can be done live depends on the moment; in a recording it depends on nothing.
-    for entry in REGISTRY.iter().filter(|entry| !is_recording || (entry.when)(model)) {
-        let danger = match entry.danger {
-            Danger::Safe => " ",
-            Danger::Plans => "*",
-            Danger::Changes => "!",
-        };
+    for entry in REGISTRY.iter().filter(|entry| !is_recording || entry.when.holds(model)) {
         let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
-        let role = if (entry.when)(model) { Role::Plain } else { Role::Dim };
+        let role = if entry.when.holds(model) { Role::Plain } else { Role::Dim };
         groups.entry(entry.group).or_default().push(Line::from(vec![
             Span::styled(format!("  {:<16}", keys.join(" ")), look.style(Role::Accent)),
             Span::styled(format!("{:<9}", place(entry.contexts)), look.style(Role::Dim)),
-            Span::styled(format!("{danger} "), look.style(Role::Warn)),
+            Span::styled(format!("{} ", entry.danger.sign()), look.style(Role::Warn)),
             Span::styled(entry.description, look.style(role)),
         ]));
     }
-    let legend: &[&str] = if is_recording {
-        &[" a recording: nothing can be flipped, noted or undone"]
+    let legend: Vec<String> = if is_recording {
+        vec![" a recording: nothing can be flipped, noted or undone".to_owned()]
     } else {
-        &[
-            " * opens a plan, which starts on Cancel",
-            " ! changes flags when the focus is on Apply; nothing else does",
-        ]
+        let signed = |danger: Danger| Some(format!(" {} {}", danger.sign(), danger.words()?));
+        [Danger::Plans, Danger::Changes].into_iter().filter_map(signed).collect()
     };
     let mut content: Vec<_> =
-        legend.iter().map(|words| Line::styled(*words, look.style(Role::Warn))).collect();
-    let mut order = ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"];
+        legend.into_iter().map(|words| Line::styled(words, look.style(Role::Warn))).collect();
+    let mut order = CHAPTERS;
     if is_recording {
         order.rotate_right(1);
     }

@@ -3,6 +3,7 @@
 //! The admin API behind them is the fake of `fake_admin`.
 
 mod fake_admin;
+mod storm_signals;
 
 use std::path::Path;
 
@@ -319,22 +320,6 @@ async fn reading_needs_no_journal_and_prints_one_document() {
     assert!(!shell.journal().exists());
 }
 
-/// Forty originals a second of 1,000 tokens against 600,000 a minute, nine requests to each.
-const STORM: [(&str, f64); 13] = [
-    ("originals_rps", 40.0),
-    ("offered_rps", 360.0),
-    ("admitted_rps", 360.0),
-    ("attempts_rps", 360.0),
-    ("success_rps", 10.0),
-    ("provider_429_rps", 350.0),
-    ("client_multiplication", 9.0),
-    ("amplification", 9.0),
-    ("tokens_per_request", 1_000.0),
-    ("tpm_limit", 600_000.0),
-    ("tpm_headroom", 0.0),
-    ("latency_p50_s", 0.2),
-    ("max_attempts_configured", 3.0),
-];
 const SCOPE: &str = "openai/acct-1/embed";
 
 #[tokio::test]
@@ -379,7 +364,7 @@ async fn a_forecast_is_in_the_document_with_how_earlier_ones_did() {
     assert!(text.contains("1 damaged lines are left out") && text.contains("off by 50%"), "{text}");
 
     let mut storm = weir::signal::Snapshot::new(SCOPE, 10.0);
-    for (name, value) in STORM {
+    for (name, value) in storm_signals::STORM {
         storm.set(name, weir::signal::Value::Number(value), &std::sync::Arc::from("gateway"));
     }
     shell.fake.give(&storm);

@@ -318,7 +318,12 @@ fn a_forecast_is_held_against_what_came_when_its_time_is_there() {
     let words = model.forecasts.kept[0].record.words();
     let said = "0 of 1 within their range; attempts/original 1.00 foretold, 5.00 came";
     assert_eq!(words, format!("{said}: off by 80%"));
-    assert!(model.timeline.newest_first().any(|event| event.text.contains("as foretold: 0 of 1")));
+    assert!(
+        model
+            .timeline
+            .newest_first()
+            .any(|event| event.text.contains("forecast of contain: 0 of 1"))
+    );
 
     // It is kept, and a later session on the same scope and environment shows it in its dialog.
     let folder = tempfile::tempdir().expect("a folder");

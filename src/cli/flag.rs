@@ -421,14 +421,13 @@ async fn history(
     if !path.is_file() {
         return Ok(Vec::new());
     }
-    let (journal, _) = Journal::open(&path)?;
-    incident::keep_elsewhere(
-        &journal,
-        store.name(),
-        None,
-        &store.list().await?,
-        chrono::Utc::now(),
-    )?;
+    let table = store.list().await?;
+    let kept = Journal::open(&path).and_then(|(journal, _)| {
+        incident::keep_elsewhere(&journal, store.name(), None, &table, chrono::Utc::now())
+    });
+    if let Err(error) = kept {
+        out::note(format_args!("weir: what was changed past weir is not kept: {error}"));
+    }
     Ok(incident::history(&path, store.name())?)
 }
 

@@ -87,19 +87,9 @@ pub async fn run(
     let mut reports = Vec::new();
     let mut set = Vec::new();
     let mut remarks = Vec::new();
+    set.extend(flip_at(Duration::ZERO, flips, control, tape.as_ref()).await?);
     let mut after = control.mark().await?;
     for (place, phase) in cut.into_iter().enumerate() {
-        let now: Vec<_> = flips.iter().filter(|flip| flip.at == phase.from).collect();
-        if !now.is_empty() {
-            control.flip(&now).await?;
-            for flip in &now {
-                let told = Told::Notice(format!("set {} = {}", flip.key, flip.value));
-                if let Some(tape) = &tape {
-                    tape.tell(told, Utc::now());
-                }
-            }
-            set.extend(now.iter().map(|f| (f.at, f.key.clone(), f.value.to_string())));
-        }
         let before = after;
         let mut oldest_age_max_s = before.queue_oldest_age_s;
         let end = zero + phase.to;
@@ -115,6 +105,9 @@ pub async fn run(
                 remarks.push(unfinished(DRAIN_MAX));
             }
             ended = zero.elapsed();
+        } else {
+            // What is sent while a flip is on its way is of the time before it.
+            set.extend(flip_at(phase.to, flips, control, tape.as_ref()).await?);
         }
         after = control.mark().await?;
         let span = Span { phase, ended, before, after: after.clone(), oldest_age_max_s };
@@ -150,6 +143,27 @@ pub async fn run(
         virtual_clock: false,
         remarks,
     })
+}
+
+/// Makes the flips of one instant, and says which they were.
+async fn flip_at(
+    at: Duration,
+    flips: &[TimedFlip],
+    control: &Control,
+    tape: Option<&Tape>,
+) -> Result<Vec<(Duration, String, String)>, LiveError> {
+    let now: Vec<_> = flips.iter().filter(|flip| flip.at == at).collect();
+    if now.is_empty() {
+        return Ok(Vec::new());
+    }
+    control.flip(&now).await?;
+    let made = now.iter().map(|flip| {
+        if let Some(tape) = tape {
+            tape.tell(Told::Notice(format!("set {} = {}", flip.key, flip.value)), Utc::now());
+        }
+        (flip.at, flip.key.clone(), flip.value.to_string())
+    });
+    Ok(made.collect())
 }
 
 /// The gravest verdict of every look, with its instant on the pollers' clock. Ends with the pollers.

@@ -172,6 +172,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Its changes as they were wished for.
+    #[must_use]
+    pub fn wanted(&self) -> Vec<Change> {
+        let wanted = |change: &PlannedChange| Change {
+            key: change.key.clone(),
+            to: Some(change.to.clone()),
+        };
+        self.changes.iter().map(wanted).collect()
+    }
+
     /// Whether any change leads away from its safe end.
     #[must_use]
     pub fn is_risky(&self) -> bool {

@@ -15,7 +15,7 @@ use super::types::{FlagState, FlagTable, OnExpire, Revision};
 
 pub use super::event_wire::{EventChangeRow, EventRow, EventsBody};
 pub use super::forecast::wire::{
-    CameRow, EarlierRow, ForecastBody, HindsightRow, MeasureRow, RangeRow, ScopeRow,
+    CameRow, EarlierRow, ForecastBody, HindsightRow, MeasureRow, ScopeRow,
 };
 pub use super::plan_wire::{GuardRow, PlanBody, PlannedRow};
 pub use super::snapshot_wire::{ReadingRow, SnapshotBody, SnapshotsBody};

@@ -64,7 +64,7 @@ pub struct Admin {
     /// What its own signals say is wrong.
     pub judge: Mutex<Judge>,
     /// Held while a forecast is worked out.
-    pub foretelling: tokio::sync::Mutex<()>,
+    pub foretelling: Arc<tokio::sync::Mutex<()>>,
 }
 
 pub(super) type Shared = State<Arc<Admin>>;

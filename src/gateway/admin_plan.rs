@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::admin::{Admin, Refused, Shared, read};
 use crate::admission::FlagError;
 use crate::flag::wire::{ApplyBody, ErrorBody, ErrorCode, ForecastBody, PlanBody, ScopeRow};
-use crate::flag::{self, Change, FlagTable, HORIZON_S, Plan, PlanError, PlannedChange, Where};
+use crate::flag::{self, FlagTable, Plan, PlanError, Where};
 
 /// What is asked for beside the plan.
 #[derive(Debug, Deserialize)]
@@ -67,17 +67,17 @@ async fn foretell(admin: &Arc<Admin>, plan: &Plan, scope: String) -> Result<Fore
         let text = format!("no scope `{scope}` has had a request; `/admin/v1/snapshot` lists them");
         return Err(Refused(ErrorBody::new(ErrorCode::Value, text)));
     };
-    let change =
-        |change: &PlannedChange| Change { key: change.key.clone(), to: Some(change.to.clone()) };
-    let changes: Vec<Change> = plan.changes.iter().map(change).collect();
-    let _one_at_a_time = admin.foretelling.lock().await;
+    let changes = plan.wanted();
+    // The turn ends with the work, also where whoever asked has gone.
+    let turn = Arc::clone(&admin.foretelling).lock_owned().await;
     // One look knows nothing of how demand moves.
-    let told =
-        tokio::task::spawn_blocking(move || flag::forecast(&snapshot, None, &table, &changes));
+    let told = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        flag::forecast(&snapshot, None, &table, &changes)
+    });
     let told = told.await.map_err(|error| {
         Refused(ErrorBody::new(ErrorCode::Other, format!("the forecast broke off: {error}")))
     })?;
     let place = Where { scope: &scope, store: None, environment: None };
-    let row = ScopeRow::new(&place, &told, &[]);
-    Ok(ForecastBody { horizon_s: HORIZON_S, scopes: vec![row], earlier_trouble: None })
+    Ok(ForecastBody::new(vec![ScopeRow::new(&place, &told, &[])], None))
 }

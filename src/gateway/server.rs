@@ -133,7 +133,7 @@ impl Gateway {
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
             calm: Mutex::default(),
             judge: Mutex::default(),
-            foretelling: tokio::sync::Mutex::default(),
+            foretelling: Arc::default(),
         };
         let admin_address = spawn_admin(admin, config.admin_listen)?;
         let data_address = data

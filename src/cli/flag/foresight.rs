@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::reach::Reached;
 use crate::flag::wire::{ForecastBody, ScopeRow};
-use crate::flag::{self, Change, FlagTable, Forecast, NoForecast, Plan, PlannedChange, Where};
+use crate::flag::{self, FlagTable, Forecast, NoForecast, Plan, Where};
 use crate::incident::{self, Earlier};
 use crate::signal::Snapshot;
 
@@ -27,11 +27,7 @@ impl Foresight {
         reached: &Reached,
         journal: Option<&Path>,
     ) -> Self {
-        let change = |change: &PlannedChange| Change {
-            key: change.key.clone(),
-            to: Some(change.to.clone()),
-        };
-        let changes: Vec<Change> = plan.changes.iter().map(change).collect();
+        let changes = plan.wanted();
         let of = |snapshot: &Arc<Snapshot>| {
             (snapshot.scope.clone(), flag::forecast(snapshot, None, table, &changes))
         };

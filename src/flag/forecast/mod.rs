@@ -15,6 +15,8 @@ mod tests;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::admission::Settings;
 use crate::signal::Snapshot;
 
@@ -98,7 +100,7 @@ impl Measure {
 }
 
 /// A number with its bounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// Hardly less.
     pub low: f64,

@@ -1,24 +1,13 @@
 //! What is foretold of a storm, where nothing is, and how a forecast is held against what came.
 
+#[path = "../../../tests/storm_signals/mod.rs"]
+mod storm_signals;
+
+use storm_signals::STORM;
+
 use super::super::fixture::{scope, table};
 use super::*;
 use crate::flag::wanted;
-
-/// Forty originals a second of 1,000 tokens against 600,000 a minute, nine requests to each.
-const STORM: [(&str, f64); 12] = [
-    ("originals_rps", 40.0),
-    ("offered_rps", 360.0),
-    ("admitted_rps", 360.0),
-    ("attempts_rps", 360.0),
-    ("success_rps", 10.0),
-    ("provider_429_rps", 350.0),
-    ("client_multiplication", 9.0),
-    ("tokens_per_request", 1_000.0),
-    ("tpm_limit", 600_000.0),
-    ("tpm_headroom", 0.0),
-    ("latency_p50_s", 0.2),
-    ("max_attempts_configured", 3.0),
-];
 
 const OFF: [(&str, &str); 2] = [("admission.mode", "off"), ("retry.owner", "client")];
 

@@ -11,29 +11,6 @@ use super::{Came, Forecast, HORIZON_S, Hindsight, Measure, NoForecast, Range, Re
 /// Forecasts of the past that stand beside a new one.
 pub const EARLIER_MAX: usize = 10;
 
-/// A number with its bounds; null where there is no bound.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RangeRow {
-    /// Hardly less.
-    pub low: f64,
-    /// What is most likely.
-    pub middle: f64,
-    /// Hardly more.
-    pub high: f64,
-}
-
-impl From<Range> for RangeRow {
-    fn from(Range { low, middle, high }: Range) -> Self {
-        Self { low, middle, high }
-    }
-}
-
-impl From<RangeRow> for Range {
-    fn from(RangeRow { low, middle, high }: RangeRow) -> Self {
-        Self { low, middle, high }
-    }
-}
-
 /// One number that is foretold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasureRow {
@@ -44,9 +21,9 @@ pub struct MeasureRow {
     /// Now; null when it is not known.
     pub now: Option<f64>,
     /// After the horizon if nothing is flipped.
-    pub without: RangeRow,
+    pub without: Range,
     /// After the horizon with the flips.
-    pub with: RangeRow,
+    pub with: Range,
 }
 
 /// What a plan would do to one scope.
@@ -100,7 +77,7 @@ pub struct CameRow {
     /// Its unit.
     pub unit: &'static str,
     /// What was foretold.
-    pub foretold: RangeRow,
+    pub foretold: Range,
     /// What came.
     pub came: f64,
     /// Whether it lay within its range.
@@ -119,8 +96,8 @@ impl From<&Row> for MeasureRow {
             measure: row.measure.signal(),
             unit: unit(row.measure),
             now: row.now,
-            without: row.without.into(),
-            with: row.with.into(),
+            without: row.without,
+            with: row.with,
         }
     }
 }
@@ -130,7 +107,7 @@ impl From<&Hindsight> for EarlierRow {
         let came = |row: &Came| CameRow {
             measure: row.measure.signal(),
             unit: unit(row.measure),
-            foretold: row.foretold.into(),
+            foretold: row.foretold,
             came: row.came,
             held: row.held(),
             off: row.off(),
@@ -202,7 +179,7 @@ pub struct HindsightRow {
 struct KeptRow {
     measure: String,
     #[serde(flatten)]
-    foretold: RangeRow,
+    foretold: Range,
     came: f64,
 }
 
@@ -213,7 +190,7 @@ impl From<&Hindsight> for HindsightRow {
     fn from(one: &Hindsight) -> Self {
         let kept = |row: &Came| KeptRow {
             measure: row.measure.signal().to_owned(),
-            foretold: row.foretold.into(),
+            foretold: row.foretold,
             came: row.came,
         };
         // JSON has no other numbers, and a line that cannot be read back is none.
@@ -240,7 +217,7 @@ impl HindsightRow {
     pub fn known(self) -> Option<Hindsight> {
         let came = |row: KeptRow| {
             let known = Measure::ALL.into_iter().find(|one| one.signal() == row.measure);
-            known.map(|measure| Came { measure, foretold: row.foretold.into(), came: row.came })
+            known.map(|measure| Came { measure, foretold: row.foretold, came: row.came })
         };
         let rows: Vec<Came> = self.measures.into_iter().filter_map(came).collect();
         (!rows.is_empty()).then_some(Hindsight {

@@ -137,7 +137,7 @@ pub fn event(event: Event, words: &mut Words) -> Event {
             Event::Note { actor: words.name("person", &actor), text: removed() }
         }
         Event::Seen { revision, since, changes, .. } => {
-            Event::Seen { store: words.name("store", ""), revision, since, changes }
+            Event::Seen { store: removed(), revision, since, changes }
         }
         other @ (Event::Torn { .. } | Event::Other) => other,
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::flag::{
-    Change, Demand, Forecast, HORIZON_S, Hindsight, NoForecast, Plan, PlannedChange,
-};
+use crate::flag::{Demand, Forecast, HORIZON_S, Hindsight, NoForecast, Plan};
 use crate::incident::Earlier;
 use crate::signal::Mono;
 use crate::tui::app::mode::Mode;
@@ -25,12 +23,8 @@ pub fn question(model: &Model, plan: &Plan) -> Option<Question> {
         snapshot: Arc::clone(snapshot),
         demand: seen.as_deref().and_then(Demand::of),
         table: model.flags.table.clone()?,
-        changes: plan.changes.iter().map(change).collect(),
+        changes: plan.wanted(),
     })
-}
-
-fn change(planned: &PlannedChange) -> Change {
-    Change { key: planned.key.clone(), to: Some(planned.to.clone()) }
 }
 
 /// What a plan would do was worked out.
@@ -65,7 +59,7 @@ pub fn hold_against(model: &mut Model, now: Mono) -> Option<Effect> {
     let later = scopes.iter().find(|scope| scope.scope == forecast.scope)?;
     let record = forecast.against(later)?;
     let plan = newest.plan.name.clone();
-    let text = format!("{plan} as foretold: {}", record.words());
+    let text = format!("forecast of {plan}: {}", record.words());
     let hindsight = Hindsight {
         at: model.wall,
         request_id: newest.plan.request_id.clone(),

@@ -28,7 +28,7 @@ use crate::incident::Journal;
 use crate::incident::recording::{RecordingThread, Tape, Told};
 use crate::runbook;
 use crate::signal::parse_duration;
-use crate::tui::{Appearance, Notice, Session};
+use crate::tui::{Appearance, Arming, Notice, Session};
 
 /// Exit code for a budget that was not confirmed.
 const USAGE: u8 = 2;
@@ -247,6 +247,7 @@ async fn screen(
         notices,
         port,
         read_only: false,
+        arming: Arming::NotNeeded,
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
         owners: Owners::default(),

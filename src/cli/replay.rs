@@ -17,7 +17,7 @@ use crate::flag::wire::SnapshotBody;
 use crate::flag::{FlagTable, Outcome, Plan};
 use crate::incident::recording::{Moment, Replay};
 use crate::runbook;
-use crate::tui::{Answer, Appearance, Entry, Port, Seek, Session, Wish};
+use crate::tui::{Answer, Appearance, Arming, Entry, Port, Seek, Session, Wish};
 
 /// The dashboard on a recording. Nothing can be changed in it.
 #[derive(Debug, clap::Args)]
@@ -70,6 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             notices,
             port: std::sync::Arc::new(Shelf(wishes)),
             read_only: true,
+            arming: Arming::Locked,
             appearance: Appearance::detect(),
             person: super::actor::from_system(),
             owners: Owners::default(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use color_eyre::eyre::Result;
+use color_eyre::eyre::{Result, bail};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::ingest::{
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::signal::Mono;
-use crate::tui::{Appearance, Backfill, Notice, Session};
+use crate::tui::{Appearance, Arming, Backfill, Notice, Session};
 
 /// Notices that may wait for the screen.
 const NOTICES_MAX: usize = 8;
@@ -38,6 +38,10 @@ pub struct Args {
     /// Offer no flips
     #[arg(long)]
     read_only: bool,
+    /// Start armed for this environment, which must be that of the file: flips can be sent at once. Without
+    /// it, `A` arms
+    #[arg(long, value_name = "ENVIRONMENT", conflicts_with = "read_only")]
+    arm: Option<String>,
     /// Go on with a walk that was handed over and saved
     #[arg(long, value_name = "FILE")]
     walk: Option<PathBuf>,
@@ -55,6 +59,7 @@ pub struct Args {
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
 pub async fn run(args: Args) -> Result<ExitCode> {
     let loaded = config::load(&args.config)?;
+    let is_armed = is_armed(args.arm.as_deref(), &loaded.environment_name())?;
     let library = loaded.library(args.runbooks.as_deref())?;
     let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
     let walk = walk.transpose()?;
@@ -94,6 +99,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let has_journal = journal.is_ok();
     let desk = board::Desk::new(store, journal, tape());
     desk.take_up(&open_flips);
+    let arming = match is_armed {
+        true => Arming::from(Mono::from_start(origin.elapsed())),
+        false => Arming::Locked,
+    };
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let exit = crate::tui::run(Session {
         title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),
@@ -102,6 +111,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
         read_only,
+        arming,
         port: desk,
         appearance: Appearance::detect(),
         person: super::actor::from_system(),
@@ -113,6 +123,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether it starts armed: when the environment that was to be armed is the one of the file.
+fn is_armed(asked: Option<&str>, environment: &str) -> Result<bool> {
+    match asked {
+        Some(name) if name != environment => {
+            bail!("this is `{environment}`, not `{name}`: nothing was started")
+        }
+        asked => Ok(asked.is_some()),
+    }
 }
 
 /// The zero of the run's clock: so early that the hour before the first poll lies after it.

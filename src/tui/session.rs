@@ -21,6 +21,7 @@ use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Snapshot};
+use crate::tui::app::arming::Arming;
 use crate::tui::theme::Appearance;
 
 /// One round of polling and the verdicts made from it, immutable.
@@ -149,6 +150,8 @@ pub struct Session {
     pub port: Arc<dyn Port>,
     /// Hides everything that changes something.
     pub read_only: bool,
+    /// Whether flips can be sent at once.
+    pub arming: Arming,
     /// Colours and glyphs.
     pub appearance: Appearance,
     /// Who sits at the screen: the name under notes, answers and hand-overs.

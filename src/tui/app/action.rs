@@ -54,6 +54,8 @@ pub enum Action {
     TakePlan,
     /// Walk along the runbook that takes admission down.
     Rollback,
+    /// Let plans be sent for a while, or lock that.
+    Arm,
     /// Plan `contain`.
     Contain,
     /// Plan every flag's safe value.
@@ -308,6 +310,8 @@ const PAGES: &[Context] =
     &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Plan];
 const BELOW_ROOT: &[Context] =
     &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Waiting, C::Leaving];
+const ARMED_FROM: &[Context] =
+    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Plan];
 const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: Condition = Condition { test: |_| true, words: None };
@@ -317,6 +321,8 @@ const HAS_PLAN: Condition =
     Condition::when("where flags may be changed and the verdict offers a plan", |model| {
         !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
     });
+const CAN_ARM: Condition =
+    Condition::when("where flags may be changed, and not in a drill", Model::can_arm);
 const CAN_CONTAIN: Condition =
     Condition::when("where flags may be changed, until contain is in force", |model| {
         !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force())
@@ -358,6 +364,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, &[C::Flags], &[key('m')], "plan marked", HAS_MARKS),
     row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
     row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
+    row(Action::Arm, "arm", "arm: plans can be sent until 15 min pass without a key; again, lock", "Act", Danger::Safe, ARMED_FROM, &[key('A')], "arm", CAN_ARM),
     row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
     row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, &[C::Flags], &[key('R')], "", CAN_ROLL_BACK),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),

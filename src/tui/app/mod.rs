@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod alerts;
+pub mod arming;
 pub mod events;
 pub mod flip;
 pub mod guide;
@@ -33,6 +34,7 @@ use crate::flag::{
 use crate::incident::Earlier;
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
+use crate::tui::app::arming::Arming;
 use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
@@ -201,6 +203,8 @@ pub struct Model {
     pub environment: String,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Whether a plan may be sent.
+    pub arming: Arming,
     /// Where the flags are; `None` shows nothing of it.
     pub store: Option<StoreFace>,
     /// The offset of local time.
@@ -268,6 +272,7 @@ impl Model {
             title: title.into(),
             environment: environment.into(),
             read_only: false,
+            arming: Arming::NotNeeded,
             zone,
             wall,
             now: Mono::START,

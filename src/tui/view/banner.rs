@@ -103,6 +103,11 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         .number("amplification")
         .map_or_else(|| "?".to_owned(), |value| format!("{value:.2}x"));
     let (role, state) = match &flip.progress {
+        Progress::Verified | Progress::EffectSeen { .. } | Progress::Pending { .. }
+            if let Some(how) = &flip.replaced =>
+        {
+            (Role::Warn, format!("replaced since: {how}"))
+        }
         Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
             // Where shedding is what the flip is for, going back would bring the storm back.
             let is_meant = model.headline().state() == State::Contained;

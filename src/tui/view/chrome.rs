@@ -215,6 +215,7 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let hint = |entry: &Entry| match (entry.action, &model.playhead) {
         (Action::Freeze, Some(head)) if head.is_playing => "pause",
         (Action::Freeze, Some(_)) => "play",
+        (Action::Arm, _) if model.may_send() => "lock",
         _ => entry.hint,
     };
     let size = |entry: &Entry| entry.keys[0].to_string().len() + hint(entry).len() + 3;

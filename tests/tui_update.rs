@@ -567,6 +567,8 @@ fn a_locked_session_reads_plans_and_sends_none_until_it_is_armed_by_name() {
     assert!(
         matches!(told.as_slice(), [Effect::Journal(Entry::Note(text))] if text == "staging armed")
     );
+    update(&mut model, Msg::Tick(wall(NOW)), now + Duration::from_secs(7));
+    now = now + Duration::from_secs(7);
     let screen = look_at(&mut model, 120, 40);
     assert!(screen.contains("ARMED staging 15m"), "{screen}");
 

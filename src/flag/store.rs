@@ -55,10 +55,10 @@ impl Capabilities {
         let rest = [
             (self.all_or_none, HALF_WAY),
             (self.timer, NO_TIMER),
-            (self.restores, DROPS_ONLY),
             (self.audit, "no history: only weir's journal knows who changed what"),
             (self.effective, "what the instances really use is not told"),
             (self.comment, "the reason is kept in weir's journal only"),
+            (self.restores, DROPS_ONLY),
         ];
         let lacking = rest.into_iter().filter(|(can, _)| !can).map(|(_, words)| words);
         self.writers().into_iter().chain(lacking).collect()

@@ -364,7 +364,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, &[C::Flags], &[key('m')], "plan marked", HAS_MARKS),
     row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
     row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
-    row(Action::Arm, "arm", "arm: plans can be sent until 15 min pass without a key; again, lock", "Act", Danger::Safe, ARMED_FROM, &[key('A')], "arm", CAN_ARM),
+    row(Action::Arm, "arm", "let plans be sent while keys are pressed; again: lock", "Act", Danger::Safe, ARMED_FROM, &[key('A')], "arm", CAN_ARM),
     row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
     row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, &[C::Flags], &[key('R')], "", CAN_ROLL_BACK),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),

@@ -34,6 +34,10 @@ pub enum Action {
     Timeline,
     /// Hold the screen still.
     Freeze,
+    /// A shorter time in the charts.
+    ZoomIn,
+    /// A longer one.
+    ZoomOut,
     /// Next quota scope.
     NextScope,
     /// Previous quota scope.
@@ -348,7 +352,7 @@ const HAS_MARKS: Condition =
     });
 
 /// The chapters of help, manual page and `docs/keys.md`, in their order.
-pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"];
+pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Time", "Move", "Dialogs", "Leave"];
 
 /// Every action, in the order of footer and, within a chapter, of help.
 #[rustfmt::skip]
@@ -385,18 +389,20 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline], &[key(' ')], "", ALWAYS),
-    row(Action::SecondOn, "second-on", "a second on in the recording", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", IS_REPLAY),
-    row(Action::SecondBack, "second-back", "a second back", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", IS_REPLAY),
-    row(Action::TenOn, "ten-on", "ten seconds on", "Recording", Danger::Safe, SCREENS, &[key('.')], "", IS_REPLAY),
-    row(Action::TenBack, "ten-back", "ten seconds back", "Recording", Danger::Safe, SCREENS, &[key(',')], "", IS_REPLAY),
-    row(Action::MinuteOn, "minute-on", "a minute on", "Recording", Danger::Safe, SCREENS, &[key('>')], "+1m", IS_REPLAY),
-    row(Action::MinuteBack, "minute-back", "a minute back", "Recording", Danger::Safe, SCREENS, &[key('<')], "-1m", IS_REPLAY),
-    row(Action::NextEvent, "next-event", "to what happened next", "Recording", Danger::Safe, SCREENS, &[key('e')], "event", IS_REPLAY),
-    row(Action::PreviousEvent, "previous-event", "to what happened before", "Recording", Danger::Safe, SCREENS, &[key('E')], "", IS_REPLAY),
-    row(Action::ToStart, "start", "to the start of the recording", "Recording", Danger::Safe, SCREENS, &[key('0')], "", IS_REPLAY),
-    row(Action::ToEnd, "end", "to the end of the recording", "Recording", Danger::Safe, SCREENS, &[key('$')], "", IS_REPLAY),
-    row(Action::Faster, "faster", "play twice as fast", "Recording", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
-    row(Action::Slower, "slower", "play half as fast", "Recording", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
+    row(Action::SecondOn, "second-on", "a second on, in a recording or the last hour", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", ALWAYS),
+    row(Action::SecondBack, "second-back", "a second back", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", ALWAYS),
+    row(Action::TenOn, "ten-on", "ten seconds on", "Time", Danger::Safe, SCREENS, &[key('.')], "", ALWAYS),
+    row(Action::TenBack, "ten-back", "ten seconds back", "Time", Danger::Safe, SCREENS, &[key(',')], "", ALWAYS),
+    row(Action::MinuteOn, "minute-on", "a minute on", "Time", Danger::Safe, SCREENS, &[key('>')], "+1m", ALWAYS),
+    row(Action::MinuteBack, "minute-back", "a minute back", "Time", Danger::Safe, SCREENS, &[key('<')], "-1m", ALWAYS),
+    row(Action::NextEvent, "next-event", "to what happened next", "Time", Danger::Safe, SCREENS, &[key('e')], "event", ALWAYS),
+    row(Action::PreviousEvent, "previous-event", "to what happened before", "Time", Danger::Safe, SCREENS, &[key('E')], "", ALWAYS),
+    row(Action::ToStart, "start", "to the start of the recording, or of the last hour", "Time", Danger::Safe, SCREENS, &[key('0')], "", ALWAYS),
+    row(Action::ToEnd, "end", "to the end of the recording, or to now", "Time", Danger::Safe, SCREENS, &[key('$')], "", ALWAYS),
+    row(Action::Faster, "faster", "play twice as fast", "Time", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
+    row(Action::Slower, "slower", "play half as fast", "Time", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
+    row(Action::ZoomIn, "zoom-in", "show a shorter time in the charts", "Time", Danger::Safe, SCREENS, &[key('z')], "", ALWAYS),
+    row(Action::ZoomOut, "zoom-out", "show a longer time in the charts", "Time", Danger::Safe, SCREENS, &[key('Z')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),

@@ -13,6 +13,7 @@ pub mod headline;
 pub mod history;
 pub mod mode;
 pub mod offer;
+pub mod past;
 mod replay;
 pub mod settled;
 pub mod sources;
@@ -39,6 +40,7 @@ use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
+use crate::tui::app::past::Judged;
 use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
@@ -181,6 +183,8 @@ pub struct Frozen {
     pub wall: DateTime<Utc>,
     /// Updates that came in the meantime.
     pub newer: u64,
+    /// It is put together again from the trends.
+    pub is_rewound: bool,
 }
 
 /// A short message that goes away by itself.
@@ -225,6 +229,10 @@ pub struct Model {
     pub is_backfilled: bool,
     /// The scope that a person chose; `None` follows the worst.
     pub chosen_scope: Option<String>,
+    /// How far back the charts reach, in seconds; `None` as far as is known.
+    pub zoom_s: Option<u64>,
+    /// The verdicts of the last hour.
+    pub judged: Judged,
     /// Since when each scope has its cause.
     pub onsets: BTreeMap<String, Onset>,
     /// What happened.
@@ -282,6 +290,8 @@ impl Model {
             history: BTreeMap::new(),
             is_backfilled: false,
             chosen_scope: None,
+            zoom_s: None,
+            judged: Judged::default(),
             onsets: BTreeMap::new(),
             timeline: Timeline::default(),
             flags: Flags::default(),

@@ -8,6 +8,7 @@ mod foretold;
 mod guide;
 mod others;
 mod press;
+mod rewind;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +142,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
             model.onsets.insert(verdict.scope.clone(), onset);
         }
     }
+    model.judged.follow(&update.verdicts, observation.at);
     if let Some(frozen) = &mut model.frozen {
         frozen.newer += 1;
     }

@@ -22,11 +22,19 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
     let mut found = Vec::new();
     if let Some(frozen) = &model.frozen {
         let ago = span(model.now.saturating_since(frozen.since).as_secs_f64());
-        let text = format!(
-            "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
-            clock(frozen.wall, model.zone),
-            frozen.newer
-        );
+        let text = if frozen.is_rewound {
+            format!(
+                "BACK AT {} ({ago} ago), from the trends; {} newer updates wait: arrows , . < > e E move, p goes on",
+                clock(frozen.wall, model.zone),
+                frozen.newer
+            )
+        } else {
+            format!(
+                "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
+                clock(frozen.wall, model.zone),
+                frozen.newer
+            )
+        };
         found.push((Role::Stale, text));
     }
     if let Some(unsettled) = &model.unsettled {

@@ -178,7 +178,10 @@ fn foretold(
 ) -> Vec<Line<'static>> {
     let dim = look.style(Role::Dim);
     let mut content = match &dialog.forecast {
-        None => field("in 60 s", "being worked out", width),
+        None => {
+            let since = model.now.saturating_since(dialog.opened).as_secs();
+            field("in 60 s", &format!("being worked out, {since}s so far"), width)
+        }
         Some(Err(why)) => field("in 60 s", &why.to_string(), width),
         Some(Ok(forecast)) => {
             let row = |(index, row): (usize, &Row)| {

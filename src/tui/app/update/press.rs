@@ -11,7 +11,7 @@ use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
 use crate::tui::app::mode::{Choice, Context, Editor, Mode, Prompt};
 use crate::tui::app::offer::Next;
-use crate::tui::app::update::{arm, dialog, guide, toast};
+use crate::tui::app::update::{arm, dialog, guide, rewind, toast};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::{Entry, Seek, Want};
@@ -139,6 +139,8 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Timeline => show(model, Mode::Timeline(0)),
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
+        Action::ZoomIn => rewind::zoom(model, true),
+        Action::ZoomOut => rewind::zoom(model, false),
         Action::NextScope => choose_scope(model, true),
         Action::PreviousScope => choose_scope(model, false),
         Action::Up => scroll(model, &|at, _| at.saturating_sub(1)),
@@ -201,7 +203,11 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::ToEnd
         | Action::Faster
         | Action::Slower => {
-            return action.seek().map(Effect::Seek).into_iter().collect();
+            let Some(to) = action.seek() else { return Vec::new() };
+            if model.playhead.is_some() {
+                return vec![Effect::Seek(to)];
+            }
+            rewind::seek(model, to);
         }
     }
     Vec::new()
@@ -268,7 +274,8 @@ fn freeze(model: &mut Model, now: Mono) {
     model.frozen = match model.frozen.take() {
         Some(_) => None,
         None => {
-            Some(Frozen { update: model.latest.clone(), since: now, wall: model.wall, newer: 0 })
+            let (update, wall) = (model.latest.clone(), model.wall);
+            Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false })
         }
     };
 }

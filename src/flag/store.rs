@@ -116,6 +116,8 @@ pub enum EventKind {
     Expire,
     /// A timer ran out and only reminds.
     Remind,
+    /// Somebody wrote something down; the reason is the text.
+    Note,
     /// Of a newer server.
     #[serde(other)]
     Other,

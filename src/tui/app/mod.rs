@@ -12,6 +12,8 @@ pub mod headline;
 pub mod history;
 pub mod mode;
 pub mod offer;
+pub mod page;
+pub mod palette;
 mod replay;
 pub mod settled;
 pub mod sources;
@@ -382,7 +384,13 @@ impl Model {
     /// The newest second that the screen shows of the trends.
     #[must_use]
     pub fn trends_end(&self) -> u64 {
-        let newest = self.trends().and_then(History::newest).unwrap_or(0);
+        self.scope().map_or(0, |scope| self.trends_end_of(scope))
+    }
+
+    /// The newest second that the screen shows of the trends of a scope.
+    #[must_use]
+    pub fn trends_end_of(&self, scope: &str) -> u64 {
+        let newest = self.history.get(scope).and_then(History::newest).unwrap_or(0);
         match &self.frozen {
             Some(frozen) => newest.min(history::slot(frozen.since)),
             None => newest,
@@ -392,13 +400,19 @@ impl Model {
     /// A signal of the scope on the screen.
     #[must_use]
     pub fn signal(&self, path: &str) -> Shown<'_> {
-        let Some(snapshot) = self.snapshot() else {
-            return Shown::Unknown { why: "no data yet" };
-        };
+        match self.snapshot() {
+            Some(snapshot) => self.signal_of(snapshot, path),
+            None => Shown::Unknown { why: "no data yet" },
+        }
+    }
+
+    /// A signal of a snapshot that is shown, of any scope.
+    #[must_use]
+    pub fn signal_of<'a>(&self, snapshot: &'a Snapshot, path: &str) -> Shown<'a> {
         let root = path.split('.').next().unwrap_or(path);
         let Some(reading) = snapshot.get(path).or_else(|| snapshot.get(root)) else {
-            let why = snapshot.absent.get(path).map_or("no source gives it", String::as_str);
-            return Shown::Unknown { why };
+            let why = snapshot.absent.get(path).or_else(|| snapshot.absent.get(root));
+            return Shown::Unknown { why: why.map_or("no source gives it", String::as_str) };
         };
         if sources::hollow(snapshot) == Some(&*reading.source) && is_zero(&reading.value) {
             return Shown::Unknown { why: "no weir metrics" };

@@ -6,6 +6,7 @@ mod dialog;
 mod foretold;
 mod guide;
 mod others;
+mod palette;
 mod press;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use crate::signal::Column;
 use crate::tui::app::Model;
-use crate::tui::app::history::slot;
+use crate::tui::app::history::{History, slot};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{percent, seconds, short};
 use crate::tui::view::panels::{amplification_role, completed_signal};
@@ -24,9 +24,22 @@ pub fn trend(
     role: Role,
     look: &Appearance,
 ) -> Line<'static> {
-    let Some(trends) = model.trends() else { return Line::default() };
+    trend_of(model.trends(), signal, width, model.trends_end(), top, role, look)
+}
+
+/// A small trend of one signal of any scope, up to second `end`.
+pub fn trend_of(
+    trends: Option<&History>,
+    signal: &str,
+    width: usize,
+    end: u64,
+    top: Option<f64>,
+    role: Role,
+    look: &Appearance,
+) -> Line<'static> {
+    let Some(trends) = trends else { return Line::default() };
     let step = trends.step(width, SPARK_SPAN_S);
-    let columns = trends.columns(signal, width, step, model.trends_end());
+    let columns = trends.columns(signal, width, step, end);
     let most: Vec<Option<f64>> = columns.iter().map(|column| Some(column.as_ref()?.max)).collect();
     spark(&most, top, role, look)
 }

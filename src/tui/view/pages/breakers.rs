@@ -79,7 +79,7 @@ fn off(model: &Model) -> Option<&'static str> {
 }
 
 fn reason(facts: &Facts<'_>) -> Line<'static> {
-    match facts.signal("breaker.reason") {
+    match facts.signal("breaker.opened_for") {
         Shown::Known { value, .. } => {
             let words = value.as_text().unwrap_or("?").to_owned();
             facts.told("opened last for", "", &words, Role::Plain)

@@ -89,7 +89,7 @@ fn waits(facts: &Facts<'_>) -> Section {
             wait,
             facts.line("waited, median", "queue_wait_p50_s", seconds),
             facts.line("waited, p95", "queue_wait_p95_s", seconds),
-            facts.line("gate pauses for", "pause_s", seconds),
+            facts.line("gate pauses for", "gate_pause_s", seconds),
             facts.line("drains at", "admitted_rps", rate),
         ],
     }

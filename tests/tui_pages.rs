@@ -10,6 +10,7 @@ use crossterm::event::KeyCode;
 use support::shot::{COLOUR, PLAIN, press, shot};
 use support::{at, wall};
 use weir::diagnosis::Standing;
+use weir::flag::{Link, Original};
 use weir::ingest::Observation;
 use weir::signal::{Quality, Snapshot, Value};
 use weir::tui::Update;
@@ -198,6 +199,67 @@ fn sources() {
     page_shots(Page::Sources);
 }
 
+fn link(ago_s: f64, what: &str) -> Link {
+    Link { ago_s, what: what.to_owned(), ..Link::default() }
+}
+
+fn original() -> Original {
+    let refused = Link {
+        status: Some(429),
+        code: Some("rate_limit_exceeded".to_owned()),
+        hint_s: Some(0.511),
+        ..link(2.9, "answer")
+    };
+    let served = Link { status: Some(200), tokens: Some(300.0), ..link(2.1, "answer") };
+    let chain = vec![
+        link(3.0, "request"),
+        link(2.95, "attempt"),
+        refused,
+        Link { wait_s: 0.6, ..link(2.3, "backoff") },
+        link(2.3, "attempt"),
+        served,
+    ];
+    let (requests, attempts) = (1, 2);
+    Original { id: 4711, scope: support::SCOPE.to_owned(), requests, attempts, served: true, chain }
+}
+
+#[test]
+fn trace() {
+    let mut model = two_scopes();
+    press(&mut model, key(Page::Trace));
+    assert!(screen(&model, 80, 24).contains("no original was asked for"));
+    press(&mut model, KeyCode::Enter);
+    type_in(&mut model, "4711");
+    let effects = press(&mut model, KeyCode::Enter);
+    assert!(matches!(effects[..], [Effect::Trace(4711)]), "{effects:?}");
+    assert!(screen(&model, 80, 24).contains("asking for 4711..."));
+    let now = model.now;
+    update(&mut model, Msg::Traced { id: 4710, answer: Err("late".to_owned()) }, now);
+    assert!(screen(&model, 80, 24).contains("asking for 4711..."), "another one's answer");
+    update(&mut model, Msg::Traced { id: 4711, answer: Ok(original()) }, now);
+    for (width, height) in [(80, 24), (120, 40), (200, 50), (40, 10)] {
+        let seen = shot(&model, &COLOUR, width, height);
+        insta::assert_snapshot!(format!("trace-{width}x{height}"), seen);
+    }
+    insta::assert_snapshot!("trace-80x24-plain", shot(&model, &PLAIN, 80, 24));
+    let why = "weir admin http://x refused with 404: no such original".to_owned();
+    update(&mut model, Msg::Traced { id: 4711, answer: Err(why) }, now);
+    let seen = screen(&model, 80, 24);
+    assert!(seen.contains("4711 was not told") && seen.contains("no such original"), "{seen}");
+}
+
+#[test]
+fn what_is_no_number_is_not_asked_for() {
+    let mut model = two_scopes();
+    press(&mut model, key(Page::Trace));
+    press(&mut model, KeyCode::Enter);
+    type_in(&mut model, "req-1");
+    assert!(press(&mut model, KeyCode::Enter).is_empty());
+    assert!(model.trace.is_none());
+    let said = model.toast.as_ref().map(|toast| toast.text.clone()).unwrap_or_default();
+    assert!(said.contains("x-weir-request-id"), "{said}");
+}
+
 #[test]
 fn what_is_not_known_is_no_zero_on_any_page() {
     let mut model = Model::new("watch", "production", support::berlin(), support::start());
@@ -210,11 +272,12 @@ fn what_is_not_known_is_no_zero_on_any_page() {
     for page in Page::ALL {
         press(&mut model, key(page));
         let seen = screen(&model, 200, 200);
-        assert!(seen.contains('?') || page == Page::Sources, "{seen}");
+        let tells_other = matches!(page, Page::Sources | Page::Trace);
+        assert!(seen.contains('?') || tells_other, "{seen}");
         for zero in ["0/s", " 0%", "0.00s", "$0", "+0.0"] {
             assert!(!seen.contains(zero), "{zero} on {}: {seen}", page.name());
         }
-        assert!(!seen.contains('✓') || page == Page::Sources, "nothing is fine: {seen}");
+        assert!(!seen.contains('✓') || tells_other, "nothing is fine: {seen}");
     }
 }
 
@@ -234,7 +297,8 @@ fn what_is_too_old_is_no_number_on_any_page() {
         press(&mut model, key(page));
         let seen = screen(&model, 120, 60);
         assert!(!seen.contains("1,674"), "offered was 1,674/s on {}: {seen}", page.name());
-        assert!(page == Page::Sources || seen.contains("15m"), "{seen}");
+        let tells_other = matches!(page, Page::Sources | Page::Trace);
+        assert!(tells_other || seen.contains("15m"), "{seen}");
     }
 }
 
@@ -370,4 +434,11 @@ fn a_page_that_is_higher_than_the_screen_scrolls_and_says_so() {
     let seen = screen(&model, 80, 24);
     assert!(!seen.contains("more rows"), "{seen}");
     assert!(seen.contains("429 by model"), "{seen}");
+    // The end is the end, and the next key up moves.
+    press(&mut model, KeyCode::Char('G'));
+    assert_eq!(screen(&model, 80, 24), seen);
+    press(&mut model, KeyCode::Up);
+    assert!(screen(&model, 80, 24).contains("j 1 more rows"));
+    press(&mut model, KeyCode::Home);
+    assert!(screen(&model, 80, 24).contains("from originals to the provider"));
 }

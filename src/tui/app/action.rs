@@ -47,6 +47,10 @@ pub enum Action {
     Goodput,
     /// Go to the page of sources.
     Sources,
+    /// Go to the page of one original.
+    Trace,
+    /// Ask for an original by its number.
+    AskOriginal,
     /// Show the scope under the cursor on every screen.
     ChooseScope,
     /// Show only rows with certain letters.
@@ -181,6 +185,7 @@ impl Action {
             Self::Tenants => Page::Tenants,
             Self::Goodput => Page::Goodput,
             Self::Sources => Page::Sources,
+            Self::Trace => Page::Trace,
             _ => return None,
         })
     }
@@ -325,7 +330,7 @@ pub struct Entry {
 use Context as C;
 
 const SCREENS: &[Context] =
-    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Page];
+    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Trace, C::Page];
 const EVERYWHERE: &[Context] = &[
     C::Overview,
     C::Diagnose,
@@ -333,6 +338,7 @@ const EVERYWHERE: &[Context] = &[
     C::Timeline,
     C::Guide,
     C::Scopes,
+    C::Trace,
     C::Page,
     C::Help,
     C::Text,
@@ -350,6 +356,7 @@ const LISTS: &[Context] = &[
     C::Timeline,
     C::Guide,
     C::Scopes,
+    C::Trace,
     C::Page,
     C::Help,
     C::Text,
@@ -366,6 +373,7 @@ const BELOW_ROOT: &[Context] = &[
     C::Timeline,
     C::Guide,
     C::Scopes,
+    C::Trace,
     C::Page,
     C::Help,
     C::Text,
@@ -449,8 +457,9 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Tenants, "tenants", "who asks, who is refused", "Screens", Danger::Safe, SCREENS, &[key('5')], "", ALWAYS),
     row(Action::Goodput, "goodput", "what comes out, and what it costs", "Screens", Danger::Safe, SCREENS, &[key('6')], "", ALWAYS),
     row(Action::Sources, "sources", "what weir knows, how well, and what is missing", "Screens", Danger::Safe, SCREENS, &[key('7')], "", ALWAYS),
+    row(Action::Trace, "trace", "one original from its first request to its end", "Screens", Danger::Safe, SCREENS, &[key('8')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
-    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Page], &[key(' ')], "", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Page], &[key(' ')], "", ALWAYS),
     row(Action::SecondOn, "second-on", "a second on in the recording", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", IS_REPLAY),
     row(Action::SecondBack, "second-back", "a second back", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", IS_REPLAY),
     row(Action::TenOn, "ten-on", "ten seconds on", "Recording", Danger::Safe, SCREENS, &[key('.')], "", IS_REPLAY),
@@ -464,6 +473,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Faster, "faster", "play twice as fast", "Recording", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
     row(Action::Slower, "slower", "play half as fast", "Recording", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
+    row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, &[C::Trace], &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
     row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, &[C::Scopes], &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
     row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, &[C::Timeline, C::Scopes, C::Page], &[key('/')], "filter", HAS_FILTER),
     row(Action::Palette, "palette", "find an action by its name", "Screens", Danger::Safe, SCREENS, &[key(':')], "find", ALWAYS),

@@ -17,6 +17,7 @@ pub mod palette;
 mod replay;
 pub mod settled;
 pub mod sources;
+pub mod trace;
 mod update;
 pub mod walk;
 
@@ -29,8 +30,8 @@ use crossterm::event::KeyEvent;
 use crate::admission::FLAGS;
 use crate::diagnosis::{Owners, STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{
-    Change, Demand, FlagState, FlagTable, Forecast, Hindsight, NoForecast, Outcome, Plan, Revision,
-    Unsettled,
+    Change, Demand, FlagState, FlagTable, Forecast, Hindsight, NoForecast, Original, Outcome, Plan,
+    Revision, Unsettled,
 };
 use crate::incident::Earlier;
 use crate::runbook::Walk;
@@ -94,6 +95,13 @@ pub enum Msg {
     },
     /// A line was journalled, or not.
     Journalled(Result<(), String>),
+    /// What happened to an original was told, or why not.
+    Traced {
+        /// Its number.
+        id: u64,
+        /// What was told.
+        answer: Result<Original, String>,
+    },
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
 }
@@ -117,6 +125,8 @@ pub enum Effect {
     Journal(Entry),
     /// Write the text of a walk into a file.
     SaveWalk(String),
+    /// Ask what happened to an original.
+    Trace(u64),
     /// Move the recording that is played.
     Seek(Seek),
     /// Stop as a shell job.
@@ -253,6 +263,8 @@ pub struct Model {
     pub forecasts: Earlier,
     /// The path on the diagnosis screen as it was left.
     pub path: Option<Box<walk::Walk>>,
+    /// The original that was asked for.
+    pub trace: Option<trace::Trace>,
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -295,6 +307,7 @@ impl Model {
             handed: None,
             forecasts: Earlier::default(),
             path: None,
+            trace: None,
             dirty: true,
         }
     }
@@ -424,7 +437,7 @@ impl Model {
         }
         match snapshot.value(path) {
             Some(value) => Shown::Known { value, reading, age_s },
-            None => Shown::Unknown { why: "no such part" },
+            None => Shown::Unknown { why: "not told" },
         }
     }
 

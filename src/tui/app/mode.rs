@@ -69,6 +69,8 @@ pub enum Context {
     Guide,
     /// The page of scopes.
     Scopes,
+    /// The page of one original.
+    Trace,
     /// Any other page.
     Page,
     /// The help.
@@ -102,6 +104,7 @@ impl Context {
             Self::Timeline => "the timeline",
             Self::Guide => "the walk",
             Self::Scopes => "the page of scopes",
+            Self::Trace => "the trace",
             Self::Page => "the other pages",
             Self::Help => "the help",
             Self::Text => "texts",
@@ -128,6 +131,7 @@ impl Mode {
             Self::Help(_) => Context::Help,
             Self::Guide(_) => Context::Guide,
             Self::Page(Page::Scopes, _) => Context::Scopes,
+            Self::Page(Page::Trace, _) => Context::Trace,
             Self::Page(..) => Context::Page,
             Self::Why(_) | Self::How(_) | Self::StepWhy(_) | Self::Causes(_) | Self::Alerts(_) => {
                 Context::Text
@@ -175,6 +179,8 @@ pub enum Prompt {
     Skip(Goto),
     /// To whom the walk goes, and what has to be known.
     HandOver,
+    /// The number of an original.
+    Original,
 }
 
 /// The editor of one flag's value.

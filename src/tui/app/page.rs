@@ -24,6 +24,8 @@ pub enum Page {
     Goodput,
     /// What weir knows, and what it does not.
     Sources,
+    /// One original from its first request to its end.
+    Trace,
 }
 
 /// How a list is read: where, and which of its rows.
@@ -38,6 +40,21 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// The last row of a text, however long it is.
+    pub const LAST: usize = usize::MAX / 2;
+    /// Behind this, rows are counted from the end: the model does not know how high the screen is.
+    const FROM_END: usize = Self::LAST / 2;
+
+    /// Rows above the screen, of a text that is so many rows higher than it.
+    #[must_use]
+    pub fn above(&self, hidden: usize) -> usize {
+        if self.at > Self::FROM_END {
+            hidden.saturating_sub(Self::LAST - self.at.min(Self::LAST))
+        } else {
+            self.at.min(hidden)
+        }
+    }
+
     /// Whether the filter lets a row through. Letters count alike, large or small.
     #[must_use]
     pub fn shows(&self, text: &str) -> bool {
@@ -47,7 +64,7 @@ impl Listed {
 
 impl Page {
     /// All of them, in the order of their keys.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Scopes,
         Self::Retries,
         Self::Queue,
@@ -55,6 +72,7 @@ impl Page {
         Self::Tenants,
         Self::Goodput,
         Self::Sources,
+        Self::Trace,
     ];
 
     /// Its name.
@@ -68,6 +86,7 @@ impl Page {
             Self::Tenants => "tenants",
             Self::Goodput => "goodput",
             Self::Sources => "sources",
+            Self::Trace => "trace",
         }
     }
 

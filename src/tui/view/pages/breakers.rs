@@ -24,9 +24,9 @@ const LISTED_MAX: usize = 8;
 pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
     let facts = Facts::here(model, look, room.section);
     Content {
-        table: None,
         sections: vec![breaker(&facts), openings(&facts), cooldown(&facts), deployments(&facts)],
         charts: vec![flow_chart],
+        ..Content::default()
     }
 }
 
@@ -65,6 +65,7 @@ fn breaker(facts: &Facts<'_>) -> Section {
         until,
         reason(facts),
         open_only("probe under way", "breaker.probe_age_s"),
+        // Told only where one was seen while the breaker was not closed.
         facts.line("last success", "breaker.success_age_s", seconds),
         facts.line("served past it", "same_account_success_during_cooldown", count),
     ]);
@@ -84,7 +85,8 @@ fn reason(facts: &Facts<'_>) -> Line<'static> {
             let words = value.as_text().unwrap_or("?").to_owned();
             facts.told("opened last for", "", &words, Role::Plain)
         }
-        _ => facts.told("opened last for", "-", "no opening is told", Role::Dim),
+        Shown::Stale { .. } => facts.line("opened last for", "breaker.opened_for", count),
+        Shown::Unknown { .. } => facts.unknown("opened last for", "no reason is told"),
     }
 }
 

@@ -18,7 +18,6 @@ const STAGE: usize = 12;
 pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
     let facts = Facts::here(model, look, room.section);
     Content {
-        table: None,
         sections: vec![
             flow(&facts),
             tokens(&facts),
@@ -27,6 +26,7 @@ pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
             answers(&facts),
         ],
         charts: vec![flow_chart, latency_chart],
+        ..Content::default()
     }
 }
 

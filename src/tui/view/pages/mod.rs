@@ -11,6 +11,7 @@ mod retries;
 mod scopes;
 mod sources;
 mod tenants;
+mod trace;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -52,6 +53,8 @@ struct Content {
     sections: Vec<Section>,
     /// For what is left of the screen.
     charts: Vec<Chart>,
+    /// The sections take the whole width, however wide it is.
+    single: bool,
 }
 
 /// Rows with ids.
@@ -96,12 +99,17 @@ pub fn draw(
         let used = draw_table(table, cursor.as_deref(), has_facts, look, rest, buf);
         rest = Rect { y: rest.y + used, height: rest.height - used, ..rest };
     }
+    let (columns, split) = if content.single {
+        (1, Layout::horizontal([Constraint::Fill(1)]))
+    } else {
+        (columns, split)
+    };
     let facts = columned(&content.sections, columns, look);
     let needed = facts.iter().map(Vec::len).max().unwrap_or(0);
     let rows = u16::try_from(needed).unwrap_or(u16::MAX).min(rest.height);
     let hidden = needed.saturating_sub(usize::from(rows));
     // A table has the keys that scroll; the facts below it are those of its row.
-    let scroll = if content.table.is_some() { 0 } else { list.at.min(hidden) };
+    let scroll = if content.table.is_some() { 0 } else { list.above(hidden) };
     for (column, cell) in facts.into_iter().zip(split.split(rest).iter()) {
         lines(column.into_iter().skip(scroll), Rect { height: rows, ..*cell }, buf);
     }
@@ -120,12 +128,13 @@ fn content(model: &Model, page: Page, list: &Listed, look: &Appearance, room: Ro
         Page::Tenants => tenants::content(model, list, look, room),
         Page::Goodput => goodput::content(model, look, room),
         Page::Sources => sources::content(model, list, look, room),
+        Page::Trace => trace::content(model, look, room),
     }
 }
 
 fn title(model: &Model, page: Page, list: &Listed, look: &Appearance) -> Line<'static> {
     let of = match (page, model.scope()) {
-        (Page::Scopes, _) | (_, None) => String::new(),
+        (Page::Scopes | Page::Trace, _) | (_, None) => String::new(),
         (_, Some(scope)) => format!("of {scope} "),
     };
     let mut spans = vec![

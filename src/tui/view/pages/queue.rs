@@ -41,9 +41,9 @@ const LANES: [Lane; 3] = [
 pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
     let facts = Facts::here(model, look, room.section);
     Content {
-        table: None,
         sections: vec![lanes(&facts), waits(&facts), permits(&facts), gone(&facts), who(&facts)],
         charts: vec![queue_chart, latency_chart],
+        ..Content::default()
     }
 }
 

@@ -22,7 +22,6 @@ const LISTED_MAX: usize = 8;
 pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
     let facts = Facts::here(model, look, room.section);
     Content {
-        table: None,
         sections: vec![
             waterfall(&facts),
             attempts(&facts),
@@ -32,6 +31,7 @@ pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
             models(&facts),
         ],
         charts: vec![amplification_chart, flow_chart],
+        ..Content::default()
     }
 }
 

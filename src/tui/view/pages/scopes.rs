@@ -118,7 +118,12 @@ pub fn content(model: &Model, list: &Listed, look: &Appearance, room: Room) -> C
         vec![meters(&facts, &scope), why(&facts, &scope)]
     });
     let is_here = model.row_under_cursor(Page::Scopes, list).as_deref() == model.scope();
-    Content { table, sections, charts: if is_here { vec![headroom_chart] } else { Vec::new() } }
+    Content {
+        table,
+        sections,
+        charts: if is_here { vec![headroom_chart] } else { Vec::new() },
+        ..Content::default()
+    }
 }
 
 fn verdict_of<'a>(model: &'a Model, scope: &str) -> Option<&'a Verdict> {

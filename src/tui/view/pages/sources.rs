@@ -52,7 +52,7 @@ pub fn content(model: &Model, list: &Listed, look: &Appearance, room: Room) -> C
         }
     });
     let table = Some(Table { head, rows, none: none.to_owned() });
-    Content { table, sections, charts: Vec::new() }
+    Content { table, sections, ..Content::default() }
 }
 
 fn source<'a>(model: &'a Model, name: &str) -> Option<&'a SourceStatus> {

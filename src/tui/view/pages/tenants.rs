@@ -42,7 +42,7 @@ pub fn content(model: &Model, list: &Listed, look: &Appearance, room: Room) -> C
     Content {
         table: Some(Table { head, rows, none }),
         sections: vec![callers(&facts), extras(&facts)],
-        charts: Vec::new(),
+        ..Content::default()
     }
 }
 

@@ -34,6 +34,8 @@ pub const NOTES_PATH: &str = "/admin/v1/notes";
 pub const BREAK_GLASS_HEADER: &str = "x-weir-break-glass";
 /// Path of the signals as the gate sees them.
 pub const SNAPSHOT_PATH: &str = "/admin/v1/snapshot";
+/// One original is below this, by its number.
+pub const ORIGINALS_PATH: &str = "/admin/v1/originals";
 
 /// A flag's value as plain JSON: `true`, `2`, `0.5`, `"enforce"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 
 use crate::flag::{
-    Author, Capabilities, FlagEvent, FlagTable, Outcome, Plan, PlannedChange, Revision, Store,
-    StoreError,
+    Author, Capabilities, FlagEvent, FlagTable, Original, Outcome, Plan, PlannedChange, Revision,
+    Store, StoreError,
 };
 
 /// Several stores that are to say the same.
@@ -128,6 +128,23 @@ impl Store for Fleet {
 
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
         Box::pin(self.carry_out(plan, author))
+    }
+
+    /// Each has numbers of its own; the first in line that knows this one tells.
+    fn original(&self, id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
+        let all: Vec<_> = [&self.first]
+            .into_iter()
+            .chain(&self.others)
+            .filter_map(|store| store.original(id))
+            .collect();
+        if all.is_empty() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let mut told = join_all(all).await;
+            let known = told.iter().position(Result::is_ok).unwrap_or(0);
+            told.swap_remove(known)
+        }))
     }
 
     fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {

@@ -89,6 +89,16 @@ impl Store for Memory {
         Box::pin(async move { self.take(plan) })
     }
 
+    /// Knows the original whose number is the length of its name.
+    fn original(&self, id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
+        let knows = id == self.name.len() as u64;
+        Some(Box::pin(async move {
+            let why = format!("{} does not know it", self.name);
+            let unknown = StoreError::Refused { store: self.name.to_owned(), status: 404, why };
+            if knows { Ok(Original { id, ..Original::default() }) } else { Err(unknown) }
+        }))
+    }
+
     fn events(&self, _: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -117,6 +127,17 @@ fn plan(table: &FlagTable) -> Plan {
         undo: false,
         glass: None,
     }
+}
+
+#[tokio::test]
+async fn who_knows_an_original_tells_it() {
+    let one = |name| Memory::new(name, Mood::Takes, 1, None) as Arc<dyn Store>;
+    let fleet = Fleet::new(one("a"), vec![one("bb"), one("ccc")]);
+    let ask = |id| fleet.original(id).expect("they keep originals");
+    assert_eq!(ask(2).await.map(|told| told.id).ok(), Some(2));
+    assert_eq!(ask(3).await.map(|told| told.id).ok(), Some(3));
+    let nobody = ask(9).await.expect_err("nobody knows it").to_string();
+    assert!(nobody.contains("a does not know it"), "{nobody}");
 }
 
 async fn flip(stores: &[&Arc<Memory>]) -> Outcome {

@@ -251,7 +251,7 @@ fn charts(
 fn tabs(page: Page, below: usize, look: &Appearance, edge: Rect, buf: &mut Buffer) {
     let mut spans = vec![Span::raw(" ")];
     let more = if below > 0 { format!("j {below} more rows ") } else { String::new() };
-    let width = usize::from(edge.width).saturating_sub(4);
+    let width = usize::from(edge.width).saturating_sub(3);
     let mut used = 1 + more.len();
     for one in Page::ALL {
         let Some(entry) = REGISTRY.iter().find(|entry| entry.action.page() == Some(one)) else {

@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use weir::tui::app::action::{Entry, REGISTRY};
 
 /// Every command that a person sees.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "drill",
     "watch",
     "provider",
     "replay",
     "recording",
     "diagnose",
+    "report",
     "classify",
     "runbook",
     "scrape",

@@ -33,6 +33,7 @@ mod rate;
 mod record;
 mod recording;
 mod replay;
+mod report;
 mod runbook;
 mod runbook_page;
 mod runbook_test;
@@ -76,6 +77,8 @@ enum Command {
     Recording(recording::Args),
     /// Verdicts, no screen
     Diagnose(diagnose::Args),
+    /// The incident so far, as a report in Markdown
+    Report(report::Args),
     /// What a provider's answers mean: class, wait, meters
     Classify(classify::Args),
     /// Runbooks: list, show, lint, test, walk
@@ -172,6 +175,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Rate(args) => rate::run(&args),
         Command::Runbook(args) => runbook::run(&args),
         Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
+        Command::Report(args) => runtime()?.block_on(report::run(args)),
         Command::Flag(args) => runtime()?.block_on(flag::run(args)),
         Command::Audit(args) => runtime()?.block_on(audit::run(args)),
         Command::Gateway(args) => {

@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
     let store = loaded.flag_store()?;
-    let origin = origin(&sources);
+    let origin = live::origin(has_past(&sources).then_some(PAST));
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let alerts = alerts(&loaded, &sources)?;
@@ -113,13 +113,6 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The zero of the run's clock: so early that the hour before the first poll lies after it.
-fn origin(sources: &[SourceConfig]) -> Instant {
-    let now = Instant::now();
-    let early = now.checked_sub(PAST).filter(|_| has_past(sources));
-    early.unwrap_or(now)
 }
 
 /// Asks for the hour before the first poll. What cannot be had is in the log: the dashboard is no

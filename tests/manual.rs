@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 use weir::tui::app::action::{Entry, REGISTRY};
 
 /// Every command that a person sees.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "drill",
     "watch",
+    "init",
+    "config",
     "provider",
     "replay",
     "recording",

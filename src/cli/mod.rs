@@ -6,6 +6,7 @@ mod board;
 mod classify;
 mod columns;
 mod config;
+mod configure;
 mod diagnose;
 mod diagnose_text;
 mod doctor;
@@ -22,9 +23,11 @@ mod flag;
 mod flag_text;
 mod gateway;
 mod gateway_state;
+mod init;
 mod keys;
 mod lifetime;
 mod live;
+mod look;
 mod manual;
 mod out;
 mod player;
@@ -67,6 +70,10 @@ enum Command {
     Drill(drill::Args),
     /// The dashboard on real systems
     Watch(watch::Args),
+    /// Write a first weir.toml from what answers on this machine
+    Init(init::Args),
+    /// The configuration: a template, its schema, a check
+    Config(configure::Args),
     #[command(hide = true)]
     DrillClients(drill_clients::Args),
     /// A simulated provider
@@ -166,6 +173,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let _log = log_to_file();
             runtime()?.block_on(watch::run(args))
         }
+        Command::Init(args) => runtime()?.block_on(init::run(args)),
+        Command::Config(args) => configure::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Recording(args) => recording::run(&args),
         Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),

@@ -1,17 +1,23 @@
 //! `weir watch`: the dashboard on real systems.
 
-use std::path::PathBuf;
+mod reload;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use color_eyre::eyre::Result;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::board::{self, Feeds};
 use super::config::{self, Loaded};
+use super::init;
 use super::live;
+use super::look::LookArgs;
 use super::record;
 use super::walk_text;
 use crate::incident::recording::{RecordingThread, SourceLine};
@@ -20,10 +26,13 @@ use crate::ingest::{
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::signal::Mono;
-use crate::tui::{Appearance, Backfill, Notice, Session};
+use crate::tui::{Backfill, Notice, Session};
+use reload::{Polling, Reload};
 
 /// Notices that may wait for the screen.
 const NOTICES_MAX: usize = 8;
+/// What is read where no file is named.
+const FILE: &str = "weir.toml";
 /// How far back is asked for what was before the first poll.
 const PAST: Duration = Duration::from_hours(1);
 
@@ -33,10 +42,10 @@ type AlertFeed = watch::Receiver<Option<Arc<Alerts>>>;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File with [[source]] and, to change flags, [flags]
-    #[arg(short, long, value_name = "FILE", default_value = "weir.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = FILE, env = "WEIR_CONFIG")]
     config: PathBuf,
     /// Offer no flips
-    #[arg(long)]
+    #[arg(long, env = "WEIR_READ_ONLY", value_parser = FalseyValueParser::new())]
     read_only: bool,
     /// Go on with a walk that was handed over and saved
     #[arg(long, value_name = "FILE")]
@@ -47,6 +56,8 @@ pub struct Args {
     /// Record everything that is heard into a new file, for `weir replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// Runs until the person leaves.
@@ -54,8 +65,13 @@ pub struct Args {
 /// # Errors
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
 pub async fn run(args: Args) -> Result<ExitCode> {
+    // Whoever names a file wants that one; without any, this may be the first time.
+    if args.config == Path::new(FILE) && !init::offer(&args.config).await? {
+        return Err(init::missing(&args.config));
+    }
     let loaded = config::load(&args.config)?;
     let library = loaded.library(args.runbooks.as_deref())?;
+    let (appearance, registry) = (args.look.appearance(Some(&loaded))?, loaded.registry()?);
     let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
     let walk = walk.transpose()?;
     let file = &loaded.toml;
@@ -79,8 +95,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     });
     let recording = recording.transpose()?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
-    let poll = PollConfig { sources, interval: live::INTERVAL, origin };
-    let poller = Poller::spawn_witnessed(poll, sender, record::witness(tape()))?;
+    let poll = move |sources| PollConfig { sources, interval: live::INTERVAL, origin };
+    let poller = Poller::spawn_witnessed(poll(sources), sender.clone(), record::witness(tape()))?;
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
     let (journal, open_flips) = match board::journal() {
         Ok((journal, open_flips)) => (Ok(journal), open_flips),
@@ -95,21 +111,39 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let desk = board::Desk::new(store, journal, tape());
     desk.take_up(&open_flips);
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
+    let (tell, settings) = mpsc::channel(NOTICES_MAX);
+    let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);
+    let again: Option<Box<dyn Fn(_) -> _ + Send>> = match &recording {
+        None => Some(Box::new(again)),
+        Some(_) => None,
+    };
+    let reload = Reload {
+        path: args.config.clone(),
+        look: args.look.clone(),
+        is_read_only: read_only,
+        polling: Polling { poller, again },
+        settings: tell,
+    };
+    let (environment_of, owners) = (environment, loaded.owners());
+    // Holds the poller: it polls until this ends.
+    let reload = AbortOnDropHandle::new(tokio::spawn(reload.run(loaded)));
     let exit = crate::tui::run(Session {
         title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),
-        environment,
+        environment: environment_of,
         started: origin.into_std(),
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
         read_only,
         port: desk,
-        appearance: Appearance::detect(),
+        appearance,
         person: super::actor::from_system(),
-        owners: loaded.owners(),
+        owners,
         walk,
+        registry,
+        settings,
     })
     .await;
-    drop((poller, alert_watch, time));
+    drop((reload, alert_watch, time));
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ pub mod view;
 
 pub use events::run;
 pub use session::{
-    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Seek,
-    Session, StoreFace, Update, Want, Wish,
+    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Said,
+    Seek, Session, Settings, StoreFace, Update, Want, Wish,
 };
 pub use theme::Appearance;

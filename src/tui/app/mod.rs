@@ -10,6 +10,7 @@ pub mod flip;
 pub mod guide;
 pub mod headline;
 pub mod history;
+pub mod keymap;
 pub mod mode;
 pub mod offer;
 mod replay;
@@ -37,7 +38,7 @@ use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
-use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, StoreFace, Update, Wish};
+use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, Settings, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
 pub use update::update;
@@ -94,6 +95,8 @@ pub enum Msg {
     Journalled(Result<(), String>),
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
+    /// The configuration was read again.
+    Configured(Box<Settings>),
 }
 
 /// What has to be done outside.
@@ -251,6 +254,8 @@ pub struct Model {
     pub forecasts: Earlier,
     /// The path on the diagnosis screen as it was left.
     pub path: Option<Box<walk::Walk>>,
+    /// The registry of actions, with the keys of whoever sits there.
+    pub registry: &'static [action::Entry],
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -293,6 +298,7 @@ impl Model {
             handed: None,
             forecasts: Earlier::default(),
             path: None,
+            registry: action::REGISTRY,
             dirty: true,
         }
     }

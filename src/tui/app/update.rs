@@ -18,7 +18,7 @@ use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
 use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, State, Toast, history, replay};
-use crate::tui::session::{Entry, Update};
+use crate::tui::session::{Entry, Settings, Update};
 use crate::tui::theme::Role;
 
 /// How long a short message stays.
@@ -94,6 +94,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
         }
         Msg::Applied { request_id, outcome } => applied(model, &request_id, outcome, now),
         Msg::WalkSaved(result) => guide::saved(model, result),
+        Msg::Configured(settings) => {
+            configured(model, *settings);
+            Vec::new()
+        }
         Msg::Journalled(result) => {
             if let Err(why) = result {
                 toast(model, Role::Warn, format!("journal: {why}"));
@@ -101,6 +105,19 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
     }
+}
+
+/// The configuration was read again, or cannot be.
+fn configured(model: &mut Model, Settings { changed, said }: Settings) {
+    if let Some((_, owners, registry, read_only)) = changed {
+        model.owners = owners;
+        model.registry = registry;
+        // Only toward the safe side: what was opened read-only stays so.
+        model.read_only |= read_only;
+    }
+    let role = if said.is_bad { Role::Warn } else { Role::Accent };
+    model.timeline.push(model.wall, role, said.text.clone());
+    toast(model, role, said.text);
 }
 
 pub(super) fn toast(model: &mut Model, role: Role, text: impl Into<String>) {

@@ -8,12 +8,15 @@ use color_eyre::eyre::{Result, eyre};
 
 use super::config::Loaded;
 use crate::tui::Appearance;
-use crate::tui::theme::{ASCII, Background, Theme, ThemeError};
+use crate::tui::theme::{ASCII, Background, Depth, Rgb, Theme, ThemeError, UNICODE};
 
 /// The theme that follows the terminal.
 const AUTO: &str = "auto";
 /// The folder beside `weir.toml` with a person's own.
 const FOLDER: &str = "themes";
+
+/// Text and background of a picture without a theme of its own.
+const DARK: (Rgb, Rgb) = (Rgb(0xd4, 0xd4, 0xd4), Rgb(0x1e, 0x1e, 0x1e));
 
 /// How the dashboard looks.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -57,6 +60,26 @@ impl LookArgs {
             (None, None) => find(AUTO, Path::new(""), &beside).map_err(|error| eyre!("{error}"))?,
         };
         Ok(theme.map_or(look, |theme| look.with_theme(&theme)))
+    }
+
+    /// The appearance of a picture, and the colours of its text and background, whatever terminal this is.
+    ///
+    /// # Errors
+    /// When there is no such theme, or its file is wrong.
+    pub fn picture(&self, has_colours: bool) -> Result<(Appearance, (Rgb, Rgb))> {
+        let glyphs = if self.ascii { &ASCII } else { &UNICODE };
+        let plain = Appearance { depth: Depth::Mono, glyphs };
+        let name = self.theme.as_deref().filter(|name| *name != AUTO);
+        let theme = find(name.unwrap_or(Background::Dark.theme()), Path::new(""), Path::new(""));
+        let theme = theme.map_err(|error| eyre!("{error}"))?;
+        let Some(theme) = theme.filter(|_| has_colours) else { return Ok((plain, DARK)) };
+        let look = Appearance { depth: Depth::TrueColor, glyphs }.with_theme(&theme);
+        // The second of a theme's backgrounds is the usual one: not the darkest, nor the lightest.
+        let background = theme.backgrounds.get(1).or(theme.backgrounds.first());
+        let background = background.copied().unwrap_or(DARK.1);
+        let is_light =
+            u16::from(background.0) + u16::from(background.1) + u16::from(background.2) > 384;
+        Ok((look, (if is_light { DARK.1 } else { DARK.0 }, background)))
     }
 
     /// The files that the theme may come from, to see when one changes.

@@ -30,6 +30,7 @@ mod live;
 mod look;
 mod manual;
 mod out;
+mod picture;
 mod player;
 mod provider;
 mod rate;

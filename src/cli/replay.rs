@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::diagnose_text::in_words;
 use super::look::LookArgs;
+use super::picture::PictureArgs;
 use super::scrape::duration;
 use super::{out, player};
 use crate::diagnosis::{Owners, verdict_to_json};
@@ -39,6 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     runbooks: Option<PathBuf>,
     #[command(flatten)]
+    picture: PictureArgs,
+    #[command(flatten)]
     look: LookArgs,
 }
 
@@ -57,6 +60,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.headless || args.json {
         let moment = replay.seek(at.unwrap_or(last))?.moment;
         print(&replay, &moment, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(screen) = &args.picture.screen {
+        let at = at.unwrap_or(last);
+        out::text(&args.picture.draw(screen, replay, at, &args.look)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let appearance = args.look.appearance(None)?;

@@ -1,8 +1,8 @@
 //! `weir runbook`: list, show, lint and test runbooks.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

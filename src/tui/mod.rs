@@ -6,6 +6,7 @@
 
 pub mod app;
 mod events;
+pub mod picture;
 mod session;
 mod term;
 pub mod theme;

@@ -75,7 +75,9 @@ pub fn remapped(wishes: &Wishes) -> Result<&'static [Entry], KeyError> {
         for text in keys {
             let fits = rows.iter().map(|place| key_for(&entries[*place], text));
             let fits: Vec<_> = fits.collect();
-            if let (Some(Err((why, remedy))), true) = (fits.first(), fits.iter().all(Result::is_err)) {
+            if let (Some(Err((why, remedy))), true) =
+                (fits.first(), fits.iter().all(Result::is_err))
+            {
                 return Err(refuse(why.clone(), remedy));
             }
             for (row, key) in wished.iter_mut().zip(fits) {
@@ -204,7 +206,6 @@ fn parse(text: &str) -> Result<Key, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn wish(name: &str, keys: &[&str]) -> Wishes {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();

@@ -116,7 +116,10 @@ fn configured(model: &mut Model, Settings { changed, said }: Settings) {
         model.read_only |= read_only;
     }
     let role = if said.is_bad { Role::Warn } else { Role::Accent };
-    model.timeline.push(model.wall, role, said.text.clone());
+    // A line each: the remedy is the part that must not be cut off. The newest stands on top.
+    for part in said.text.split("; ").collect::<Vec<_>>().into_iter().rev() {
+        model.timeline.push(model.wall, role, part);
+    }
     toast(model, role, said.text);
 }
 

@@ -69,6 +69,7 @@ impl Store for Lossy {
             compare_and_set: CompareAndSet::Atomic,
             all_or_none: true,
             timer: false,
+            restores: true,
             audit: false,
             effective: true,
             comment: true,
@@ -252,7 +253,15 @@ async fn the_slower_of_two_operators_sees_who_was_faster() {
     let mut moved = table();
     store_into(&mut moved, &plan("retry.max_attempts=3"), "bob");
     let (report, _) = run(Case { table: moved, ..Case::default() }).await;
-    assert_eq!(report.end, FlipEnd::Conflict { by: "bob".to_owned(), revision: Revision(42) });
+    let moved = ["retry.max_attempts: 2 -> 3, by bob at revision 42"];
+    assert_eq!(
+        report.end,
+        FlipEnd::Conflict {
+            by: "bob".to_owned(),
+            revision: Revision(42),
+            moved: moved.map(str::to_owned).to_vec(),
+        }
+    );
     assert_eq!(report.table.map(|table| table.revision), Some(Revision(42)));
 }
 

@@ -15,7 +15,7 @@ use weir::signal::{Mono, Value};
 use weir::tui::app::flip::{Focus, PlanDialog, Stage};
 use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, Shown, State, update};
-use weir::tui::{Lost, Update, Want};
+use weir::tui::{Arming, Entry, Lost, Update, Want};
 
 const NOW: u64 = 60;
 
@@ -537,6 +537,73 @@ fn a_read_only_session_cannot_plan() {
         press(&mut model, key, now);
         assert!(matches!(model.mode(), Mode::Flags), "{key:?}");
     }
+}
+
+#[test]
+fn a_locked_session_reads_plans_and_sends_none_until_it_is_armed_by_name() {
+    let mut model = watched(NOW, None);
+    model.environment = "staging".to_owned();
+    model.arming = Arming::Locked;
+    let asked = letter(&mut model, 'c');
+    let [Effect::MakePlan(wish)] = asked.as_slice() else { panic!("a plan is asked: {asked:?}") };
+    let plan = wish.plan(&table(), "id".to_owned()).expect("a plan");
+    let mut now = model.now;
+    update(&mut model, Msg::Planned(Ok(plan)), now);
+    now = now + Duration::from_secs(1);
+    look_at(&mut model, 120, 40);
+    press(&mut model, KeyCode::Tab, now);
+    assert!(press(&mut model, KeyCode::Enter, now).is_empty(), "locked");
+    let screen = look_at(&mut model, 120, 40);
+    assert!(screen.contains("Apply is locked: staging is not armed; A arms it"), "{screen}");
+
+    letter(&mut model, 'A');
+    for letter_of in "stagin".chars() {
+        letter(&mut model, letter_of);
+    }
+    assert!(press(&mut model, KeyCode::Enter, now).is_empty(), "not its whole name");
+    assert_eq!(model.arming, Arming::Locked);
+    letter(&mut model, 'g');
+    let told = press(&mut model, KeyCode::Enter, now);
+    assert!(
+        matches!(told.as_slice(), [Effect::Journal(Entry::Note(text))] if text == "staging armed")
+    );
+    update(&mut model, Msg::Tick(wall(NOW)), now + Duration::from_secs(7));
+    now = now + Duration::from_secs(7);
+    let screen = look_at(&mut model, 120, 40);
+    assert!(screen.contains("ARMED staging 15m"), "{screen}");
+
+    // A quarter of an hour without a key.
+    now = now + Duration::from_secs(15 * 60);
+    let told = update(&mut model, Msg::Tick(wall(NOW)), now);
+    assert!(told.iter().any(|effect| matches!(effect, Effect::Journal(Entry::Note(_)))));
+    assert!(press(&mut model, KeyCode::Enter, now).is_empty(), "locked again");
+    assert!(matches!(model.mode(), Mode::Plan(dialog) if dialog.stage == Stage::Review));
+
+    letter(&mut model, 'A');
+    for letter_of in "staging".chars() {
+        letter(&mut model, letter_of);
+    }
+    press(&mut model, KeyCode::Enter, now);
+    let sent = press(&mut model, KeyCode::Enter, now);
+    assert!(matches!(sent.as_slice(), [Effect::Apply(_)]), "{sent:?}");
+    press(&mut model, KeyCode::Esc, now);
+    assert!(model.may_send());
+    letter(&mut model, 'o');
+}
+
+#[test]
+fn a_plan_that_the_table_has_gone_past_says_so_while_it_is_read() {
+    let mut model = watched(NOW, None);
+    let asked = letter(&mut model, 'c');
+    let [Effect::MakePlan(wish)] = asked.as_slice() else { panic!("a plan is asked: {asked:?}") };
+    let plan = wish.plan(&table(), "id".to_owned()).expect("a plan");
+    let now = model.now;
+    update(&mut model, Msg::Planned(Ok(plan.clone())), now);
+    let other = Plan { request_id: "bob".to_owned(), ..plan };
+    let moved = after(&table(), &other, "bob", wall(NOW));
+    update(&mut model, Msg::Flags(Ok(moved)), now);
+    let screen = look_at(&mut model, 120, 40);
+    assert!(screen.contains("CONFLICT") && screen.contains("by bob"), "{screen}");
 }
 
 #[test]

@@ -22,7 +22,8 @@ impl fmt::Display for FlagValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(on) => on.fmt(f),
-            Self::Number(number) => number.fmt(f),
+            // No minus before a zero.
+            Self::Number(number) => (number + 0.0).fmt(f),
             Self::Word(word) => f.write_str(word),
         }
     }

@@ -1,5 +1,6 @@
 //! `weir audit`: checks the hash chain of the journal. Changes nothing.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -61,6 +62,7 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         Some(hash) => Some(incident::contains_hash(&path, hash)?),
         None => None,
     };
+    let mut makers = BTreeSet::new();
     let kept = match &gateway {
         Some(url) => {
             let events = flag::admin(url, token_file.as_deref())?.events(0).await?;
@@ -71,12 +73,20 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
                     .ok_or_else(|| eyre!("`{text}` is no anchor of a journal; {why}"))
             };
             let anchors = told.map(read).collect::<Result<Vec<_>, _>>()?;
+            makers.extend(
+                events
+                    .iter()
+                    .filter(|event| event.anchor.is_some())
+                    .map(|event| event.actor.clone()),
+            );
             Some(incident::check_anchors(&path, &anchors)?)
         }
         None => None,
     };
     let is_cut = kept.as_ref().is_some_and(|kept| !kept.lost.is_empty());
-    let ok = anchored != Some(false) && !is_cut;
+    // An emptied journal begins a chain of its own, and so does that of somebody who never flipped.
+    let is_another = kept.as_ref().is_some_and(|kept| kept.held == 0 && kept.others > 0);
+    let ok = anchored != Some(false) && !is_cut && !is_another;
     let document = json!({
         "ok": ok,
         "file": path.display().to_string(),
@@ -103,10 +113,13 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         lines.extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
         if let Some(kept) = &kept {
             lines.push(match (kept.held, kept.lost.first()) {
+                (0, None) if kept.others == 0 => "the gateway has no flips".to_owned(),
                 (0, None) => format!(
-                    "the gateway has no flip of this journal, and {} of others: it is not the one \
-                     that they were made with, or nothing was flipped from here",
-                    kept.others
+                    "the gateway has {} flips{}, and none is of this journal: if one of them was made \
+                     from here, the journal was emptied or replaced; otherwise verify the one that they \
+                     were made with",
+                    kept.others,
+                    by(&makers),
                 ),
                 (held, None) => {
                     format!("the gateway has {held} of its flips, all are in the chain")
@@ -123,6 +136,14 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         }
         lines.join("\n")
     })
+}
+
+/// Who made them, to follow a number.
+fn by(makers: &BTreeSet<String>) -> String {
+    if makers.is_empty() {
+        return String::new();
+    }
+    format!(" by {}", makers.iter().cloned().collect::<Vec<_>>().join(", "))
 }
 
 fn report(

@@ -317,9 +317,11 @@ impl Port for Desk {
         let journal = self.journal.clone();
         Box::pin(async move {
             let journal = journal?;
-            let table = known.read(&*store?, Some(&journal)).await?;
+            let store = store?;
+            let table = known.read(&*store, Some(&journal)).await?;
             let request_id = uuid::Uuid::now_v7().to_string();
             let plan = wish.plan(&table, request_id).map_err(|error| error.to_string())?;
+            let plan = store.capabilities().fitted(plan);
             let event = Event::plan(&plan);
             on_disk(move || journal.append(event)).await?;
             Ok(plan)

@@ -30,7 +30,7 @@ use crate::incident::recording::{RecordingThread, Tape, Told};
 use crate::runbook;
 use crate::signal::parse_duration;
 use crate::tui::app::action::REGISTRY;
-use crate::tui::{Appearance, Notice, Session};
+use crate::tui::{Appearance, Arming, Notice, Session};
 
 /// Exit code for a budget that was not confirmed.
 const USAGE: u8 = 2;
@@ -252,6 +252,7 @@ async fn screen(
         notices,
         port,
         read_only: false,
+        arming: Arming::NotNeeded,
         appearance,
         person: super::actor::from_system(),
         owners: Owners::default(),

@@ -244,7 +244,7 @@ impl Session {
 
     fn plan(&self, wanted: &Wanted, terms: &TermOptions) -> Result<Plan, PlanError> {
         let plan = self.plain(wanted, terms)?;
-        Ok(Plan { glass: terms.break_glass.clone(), ..plan })
+        Ok(self.reached.able().fitted(Plan { glass: terms.break_glass.clone(), ..plan }))
     }
 
     /// The plan that has to hold.

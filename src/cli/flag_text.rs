@@ -1,5 +1,7 @@
 //! How `weir flag` prints tables, plans and events for people.
 
+use chrono::Utc;
+
 use crate::admission::Direction;
 use crate::flag::{EventKind, FlagEvent, FlagState, FlagTable, OnExpire, Plan, Store};
 
@@ -82,7 +84,15 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store, has_glass: bool) -> String {
     }
     let timer = match (plan.ttl_s, plan.on_expire) {
         (None, _) => "none".to_owned(),
-        (Some(ttl_s), OnExpire::Revert) => format!("reverts to the base value after {ttl_s} s"),
+        (Some(ttl_s), OnExpire::Revert) => {
+            let sets: Vec<String> =
+                plan.restores().map(|(key, before)| format!("{key} to {before}")).collect();
+            if sets.is_empty() {
+                format!("reverts to the base value after {ttl_s} s")
+            } else {
+                format!("reverts after {ttl_s} s: {}", sets.join(", "))
+            }
+        }
         (Some(ttl_s), OnExpire::Remind) => format!("reminds after {ttl_s} s, changes nothing"),
     };
     // This command ends at once; every dashboard of the same journal takes such timers up.
@@ -97,7 +107,9 @@ pub(super) fn plan(plan: &Plan, store: &dyn Store, has_glass: bool) -> String {
     lines.push(format!("  verify   {}", plan.verify));
     lines.push(format!("  reason   {reason}"));
     lines.extend(able.lacks().into_iter().map(|what| format!("  lacks    {what}")));
-    lines.extend(plan.refused().map(|guard| format!("REFUSED: {}", guard.text)));
+    if plan.refused().is_some() {
+        lines.extend(plan.overridable().map(|guard| format!("REFUSED: {}", guard.text)));
+    }
     let mut passed = plan.overridable().map(|guard| &guard.text).peekable();
     match &plan.glass {
         Some(why) if passed.peek().is_none() => lines.push(format!(
@@ -166,6 +178,7 @@ fn last(flag: &FlagState) -> String {
             let timer = flag.timer().map_or_else(String::new, |(at, what)| {
                 let word = match what {
                     OnExpire::Revert => "reverts",
+                    OnExpire::Remind if at <= Utc::now() => "reminder overdue since",
                     OnExpire::Remind => "reminder",
                 };
                 format!(", {word} {}", at.format("%H:%M:%SZ"))

@@ -20,7 +20,7 @@ use crate::flag::{FlagTable, Outcome, Plan};
 use crate::incident::recording::{Moment, Replay};
 use crate::runbook;
 use crate::tui::app::action::REGISTRY;
-use crate::tui::{Answer, Entry, Port, Seek, Session, Wish};
+use crate::tui::{Answer, Arming, Entry, Port, Seek, Session, Wish};
 
 /// The dashboard on a recording. Nothing can be changed in it.
 #[derive(Debug, clap::Args)]
@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             notices,
             port: std::sync::Arc::new(Shelf(wishes)),
             read_only: true,
+            arming: Arming::Locked,
             appearance,
             person: super::actor::from_system(),
             owners: Owners::default(),

@@ -243,6 +243,7 @@ mod tests {
                 compare_and_set: CompareAndSet::None,
                 all_or_none: true,
                 timer: false,
+                restores: true,
                 audit: false,
                 effective: false,
                 comment: false,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use color_eyre::eyre::Result;
+use color_eyre::eyre::{Result, bail};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -26,7 +26,7 @@ use crate::ingest::{
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::signal::Mono;
-use crate::tui::{Backfill, Notice, Session};
+use crate::tui::{Arming, Backfill, Notice, Session};
 use reload::{Polling, Reload};
 
 /// Notices that may wait for the screen.
@@ -47,6 +47,10 @@ pub struct Args {
     /// Offer no flips
     #[arg(long, env = "WEIR_READ_ONLY", value_parser = FalseyValueParser::new())]
     read_only: bool,
+    /// Start armed for this environment, which must be that of the file: flips can be sent at once. Without
+    /// it, `A` arms
+    #[arg(long, value_name = "ENVIRONMENT", conflicts_with = "read_only")]
+    arm: Option<String>,
     /// Go on with a walk that was handed over and saved
     #[arg(long, value_name = "FILE")]
     walk: Option<PathBuf>,
@@ -70,6 +74,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         return Err(init::missing(&args.config));
     }
     let loaded = config::load(&args.config)?;
+    let is_armed = is_armed(args.arm.as_deref(), &loaded.environment_name())?;
     let library = loaded.library(args.runbooks.as_deref())?;
     let (appearance, registry) = (args.look.appearance(Some(&loaded))?, loaded.registry()?);
     let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
@@ -110,6 +115,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let has_journal = journal.is_ok();
     let desk = board::Desk::new(store, journal, tape());
     desk.take_up(&open_flips);
+    let arming = match is_armed {
+        true => Arming::from(Mono::from_start(origin.elapsed())),
+        false => Arming::Locked,
+    };
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let (tell, settings) = mpsc::channel(NOTICES_MAX);
     let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);
@@ -134,6 +143,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
         read_only,
+        arming,
         port: desk,
         appearance,
         person: super::actor::from_system(),
@@ -147,6 +157,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether it starts armed: when the environment that was to be armed is the one of the file.
+fn is_armed(asked: Option<&str>, environment: &str) -> Result<bool> {
+    match asked {
+        Some(name) if name != environment => {
+            bail!("this is `{environment}`, not `{name}`: nothing was started")
+        }
+        asked => Ok(asked.is_some()),
+    }
 }
 
 /// Asks for the hour before the first poll. What cannot be had is in the log: the dashboard is no

@@ -93,6 +93,8 @@ pub enum FlipEnd {
         by: String,
         /// The table's revision now.
         revision: Revision,
+        /// What was changed, flag by flag.
+        moved: Vec<String>,
     },
     /// The store refused; nothing was stored.
     Refused {
@@ -144,9 +146,17 @@ impl FlipEnd {
                 format!("stored at revision {revision}, {effective}{beside}")
             }
             Self::Overwritten { landed, by, revision } => overwrote(*landed, by, *revision),
-            Self::Conflict { by, revision } => format!(
-                "not stored: {by} has changed the table (revision {revision}); look at it and plan again"
-            ),
+            Self::Conflict { by, revision, moved } => {
+                let moved = if moved.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", moved.join("; "))
+                };
+                format!(
+                    "not stored: {by} has changed the table (revision {revision}){moved}; look at it \
+                     and plan again"
+                )
+            }
             Self::Refused { why } => format!("refused, nothing was stored: {why}"),
             Self::NotStored { why } => format!("no answer came, and it was not stored: {why}"),
             Self::Partly(partly) => partly.to_string(),
@@ -334,9 +344,9 @@ impl Flip {
             }
             Outcome::Conflict { current } => {
                 let by = author_since(&current, self.plan.revision);
-                let revision = current.revision;
+                let (revision, moved) = (current.revision, self.plan.moved_since(&current));
                 self.table = Some(current);
-                self.conclude(FlipEnd::Conflict { by, revision });
+                self.conclude(FlipEnd::Conflict { by, revision, moved });
             }
             Outcome::Refused { why } => self.conclude(FlipEnd::Refused { why }),
             Outcome::Partly(partly) => self.conclude(FlipEnd::Partly(partly)),

@@ -21,6 +21,7 @@ mod trace;
 mod types;
 mod unsettled;
 mod verify;
+mod way_back;
 pub mod wire;
 
 pub use condition::{Compare, Condition, Finding};
@@ -54,3 +55,4 @@ pub use types::{
 };
 pub use unsettled::{Settled, Unsettled};
 pub use verify::{HOLD, Progress, Verify, WITHIN};
+pub use way_back::WayBack;

@@ -18,6 +18,7 @@ use super::interlock::{ill_gate, interlocks};
 use super::store::FlagEvent;
 use super::types::{Change, FlagState, FlagTable, OnExpire, Plan, PlannedChange};
 use super::verify::Verify;
+use super::way_back::WayBack;
 
 /// Timer of a riskier flip: unless confirmed again, it goes back.
 pub const TTL_RISKY_S: u64 = 15 * 60;
@@ -174,8 +175,7 @@ pub fn plan(
             .get(&change.key)
             .ok_or_else(|| PlanError::NotInTable { key: change.key.clone() })?;
         if let Some(planned) = planned(def, state, change)? {
-            let back = def.direction(&state.base, &planned.to, &state.base);
-            timer_is_safe &= back == Direction::Safer;
+            timer_is_safe &= planned.way_back.leads_back();
             changes.push(planned);
         }
     }
@@ -323,12 +323,19 @@ fn planned(
         None => state.overridden.is_none(),
     };
     let direction = def.direction(&state.base, &from, &to);
+    let drops_override = change.to.is_none();
+    let way_back = match drops_override {
+        // Without an override there is nothing that a timer could lead back.
+        true => WayBack::Nowhere,
+        false => WayBack::of(def, &state.base, state.overridden.as_ref(), &to),
+    };
     Ok((!in_place).then(|| PlannedChange {
         key: change.key.clone(),
         from,
         to,
-        drops_override: change.to.is_none(),
+        drops_override,
         direction,
+        way_back,
         last: state.by.clone().zip(state.at),
     }))
 }
@@ -397,7 +404,7 @@ fn reach(changes: &[PlannedChange], table: &FlagTable, scopes: &[Arc<Snapshot>])
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{table, value};
-    use super::super::store::{EventChange, EventKind, Marks};
+    use super::super::store::{Capabilities, CompareAndSet, EventChange, EventKind, Marks};
     use super::super::types::Revision;
     use super::*;
     use crate::diagnosis::Standing;
@@ -475,6 +482,29 @@ mod tests {
         check(&both, &[], OnExpire::Remind, TTL_RISKY_S);
         let dropped = plan_of(&["admission.mode=base"], &storm()).expect("a plan");
         assert_eq!(dropped.ttl_s, None, "no override, no timer");
+    }
+
+    #[test]
+    fn a_timer_sets_the_override_before_again_where_the_base_is_no_safer() {
+        let mut off = table(&[("admission.mode", "enforce")]);
+        let mode = off.flags.iter_mut().find(|flag| flag.key == "admission.mode").expect("a flag");
+        mode.base = value("admission.mode", "off");
+        let plan = plan_of(&["admission.mode=shadow"], &off).expect("a plan");
+        let enforce = value("admission.mode", "enforce");
+        assert_eq!((plan.on_expire, plan.ttl_s), (OnExpire::Revert, Some(TTL_RISKY_S)));
+        assert_eq!(plan.restores().collect::<Vec<_>>(), [("admission.mode", &enforce)]);
+        // Where a timer can only drop, it reminds.
+        let able = |restores| Capabilities {
+            compare_and_set: CompareAndSet::Atomic,
+            all_or_none: true,
+            timer: true,
+            restores,
+            audit: true,
+            effective: true,
+            comment: true,
+        };
+        assert_eq!(able(true).fitted(plan.clone()), plan);
+        assert_eq!(able(false).fitted(plan).on_expire, OnExpire::Remind);
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct PlannedRow {
     pub to: WireValue,
     /// The change drops the override instead of setting one.
     pub drops_override: bool,
+    /// What the plan's timer sets again; absent where it drops the override, or only reminds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer_sets: Option<WireValue>,
     /// `safer`, `riskier` or `same`.
     pub direction: &'static str,
 }
@@ -72,6 +75,10 @@ impl From<&Plan> for PlanBody {
             from: (&change.from).into(),
             to: (&change.to).into(),
             drops_override: change.drops_override,
+            timer_sets: plan
+                .restores()
+                .find(|(key, _)| *key == change.key)
+                .map(|(_, to)| to.into()),
             direction: match change.direction {
                 Direction::Safer => "safer",
                 Direction::Riskier => "riskier",

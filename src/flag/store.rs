@@ -24,6 +24,7 @@ pub enum CompareAndSet {
 
 const HALF_WAY: &str = "several flags are written one by one: a plan can stop half-way";
 const NO_TIMER: &str = "no timer: reverts only while weir runs";
+const DROPS_ONLY: &str = "a timer can only drop an override, not set the one before again";
 
 /// What a store can do. The screen shows what it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct Capabilities {
     pub all_or_none: bool,
     /// Timers run in the store, also when weir does not.
     pub timer: bool,
+    /// A timer can set the override again that was there before: the store's own, or the one that weir
+    /// carries.
+    pub restores: bool,
     /// The store keeps its own history.
     pub audit: bool,
     /// It tells what each instance really uses.
@@ -54,6 +58,7 @@ impl Capabilities {
             (self.audit, "no history: only weir's journal knows who changed what"),
             (self.effective, "what the instances really use is not told"),
             (self.comment, "the reason is kept in weir's journal only"),
+            (self.restores, DROPS_ONLY),
         ];
         let lacking = rest.into_iter().filter(|(can, _)| !can).map(|(_, words)| words);
         self.writers().into_iter().chain(lacking).collect()
@@ -66,6 +71,16 @@ impl Capabilities {
         let reverts = plan.ttl_s.is_some() && plan.on_expire == OnExpire::Revert;
         let timer = (!self.timer && reverts).then_some(NO_TIMER);
         self.writers().into_iter().chain(half_way).chain(timer).collect()
+    }
+
+    /// The plan as this store can carry it out: a timer that would have to set an override again, where
+    /// none can, reminds instead.
+    #[must_use]
+    pub fn fitted(self, plan: Plan) -> Plan {
+        if self.restores || plan.restores().next().is_none() {
+            return plan;
+        }
+        Plan { on_expire: OnExpire::Remind, ..plan }
     }
 
     const fn writers(self) -> Option<&'static str> {

@@ -1,18 +1,19 @@
 //! Timers that weir carries itself while it runs, for stores that have none.
 //!
-//! Pure: flips and tables in, what is due out; `now` is an argument and comes last. A timer drops only
-//! what its flip has set, only while nobody has changed the flag since, and only toward the safe end.
-//! Every other timer reminds.
+//! Pure: flips and tables in, what is due out; `now` is an argument and comes last. A timer leads back only
+//! what its flip has set, only while nobody has changed the flag since, and only toward the safe end: to
+//! the base value, or to the override before where the base is no safer. Every other timer reminds.
 
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::admission::{Direction, FlagValue};
+use crate::admission::{Direction, FlagValue, flag};
 
 use super::plan::{Evidence, Terms, plan};
 use super::store::{Author, FlagEvent};
 use super::types::{Change, FlagState, FlagTable, OnExpire, Plan, Revision};
+use super::way_back::WayBack;
 
 /// In whose name a timer changes flags.
 pub const TIMER: &str = "timer";
@@ -48,8 +49,25 @@ pub struct Timed {
 struct Held {
     key: String,
     to: FlagValue,
+    /// The override before, or what the timer of that would have led back to.
+    before: Option<FlagValue>,
     /// How the flag stood once it was seen to hold that; `None` until then.
     mark: Option<Mark>,
+}
+
+impl Held {
+    /// The change that leads back, by the base value as it is now.
+    fn back(&self, table: &FlagTable) -> Change {
+        let way = table
+            .get(&self.key)
+            .zip(flag(&self.key).ok())
+            .map(|(state, def)| WayBack::of(def, &state.base, self.before.as_ref(), &self.to));
+        let to = match way {
+            Some(WayBack::ToBefore(before)) => Some(before),
+            Some(WayBack::ToBase | WayBack::Nowhere) | None => None,
+        };
+        Change { key: self.key.clone(), to }
+    }
 }
 
 /// What is another after any change that the store tells.
@@ -88,7 +106,8 @@ impl Timed {
     ) -> Option<Self> {
         let due = event.at.checked_add_signed(span(ttl_s?)?)?;
         let set = |change: &super::EventChange| {
-            Some(Held { key: change.key.clone(), to: change.to.clone()?, mark: None })
+            let (key, before) = (change.key.clone(), change.from.clone());
+            Some(Held { key, to: change.to.clone()?, before, mark: None })
         };
         let sets: Vec<Held> = event.changes.iter().filter_map(set).collect();
         (!sets.is_empty()).then(|| Self {
@@ -110,6 +129,10 @@ impl Timed {
         let set = plan.changes.iter().filter(|change| !change.drops_override).map(|change| Held {
             key: change.key.clone(),
             to: change.to.clone(),
+            before: match &change.way_back {
+                WayBack::ToBefore(before) => Some(before.clone()),
+                WayBack::ToBase | WayBack::Nowhere => None,
+            },
             mark: None,
         });
         let sets: Vec<Held> = set.collect();
@@ -125,14 +148,33 @@ impl Timed {
         })
     }
 
-    /// Takes flags out of earlier timers: a later flip has changed them.
-    pub fn supersede<'a>(open: &mut Vec<Self>, keys: impl Iterator<Item = &'a str>) {
+    /// A later flip has changed these flags: it takes them out of earlier timers, and its own takes their
+    /// place.
+    pub fn supersede<'a>(
+        open: &mut Vec<Self>,
+        keys: impl Iterator<Item = &'a str>,
+        next: Option<Self>,
+    ) {
+        let next = next.map(|timed| timed.inheriting(open));
         for key in keys {
             for timed in open.iter_mut() {
                 timed.sets.retain(|held| held.key != key);
             }
         }
         open.retain(|timed| !timed.sets.is_empty());
+        open.extend(next);
+    }
+
+    /// Where a timer that leads back is cut short, its successor leads as far back.
+    fn inheriting(mut self, open: &[Self]) -> Self {
+        for held in &mut self.sets {
+            let reverting = open.iter().filter(|timed| timed.on_expire == OnExpire::Revert);
+            let mut others = reverting.flat_map(|timed| &timed.sets);
+            if let Some(other) = others.find(|other| other.key == held.key) {
+                held.before.clone_from(&other.before);
+            }
+        }
+        self
     }
 
     /// The same timer, with how its overrides stood when it was known before.
@@ -184,15 +226,15 @@ impl Timed {
         if self.on_expire == OnExpire::Remind {
             return Due::Say(format!("{of}: still {}", named(&keys)));
         }
-        let drop = |held: &&Held| Change { key: held.key.clone(), to: None };
-        let changes: Vec<Change> = keys.iter().map(drop).collect();
+        let changes: Vec<Change> = keys.iter().map(|held| held.back(table)).collect();
         let reason = format!("{of} ran out");
         let terms = Terms { reason: Some(reason), ttl_s: None, request_id };
         match plan(&format!("timer {}", self.plan), table, &changes, evidence, terms) {
             Ok(plan)
                 if plan.changes.iter().all(|change| change.direction != Direction::Riskier) =>
             {
-                Due::Revert(plan)
+                // What it sets again was there before, and had no timer of its own.
+                Due::Revert(Plan { ttl_s: None, ..plan })
             }
             // The base was moved meanwhile, and dropping the override would lead away from safe.
             Ok(_) => Due::Say(format!("{of}: the base is no safer now, still {}", named(&keys))),
@@ -228,8 +270,8 @@ impl Timers {
 
     /// A plan was sent, and may be stored: its timer takes the place of earlier ones of the same flags.
     pub fn on_sent(&mut self, plan: &Plan, author: &Author, now: DateTime<Utc>) {
-        Timed::supersede(&mut self.open, plan.changes.iter().map(|change| change.key.as_str()));
-        self.open.extend(Timed::of_plan(plan, author, now));
+        let keys = plan.changes.iter().map(|change| change.key.as_str());
+        Timed::supersede(&mut self.open, keys, Timed::of_plan(plan, author, now));
     }
 
     /// A table was read: overrides that are seen for the first time are known again by how they stand.
@@ -377,6 +419,30 @@ mod tests {
         let flag = after.flags.iter_mut().find(|flag| flag.key == KEY).expect("a flag");
         flag.base = value(KEY, "4");
         assert!(matches!(act(&timers, &after, 900), Due::Say(said) if said.contains("no safer")));
+    }
+
+    #[test]
+    fn it_sets_the_override_before_again_where_the_base_is_no_safer() {
+        const MODE: &str = "admission.mode";
+        let off = |mode: &str| {
+            let mut table = table(&[(MODE, mode)]);
+            let flag = table.flags.iter_mut().find(|flag| flag.key == MODE).expect("a flag");
+            flag.base = value(MODE, "off");
+            table
+        };
+        let sent = |timers: &mut Timers, before: &str, to: &str, second: i64| {
+            let terms = Terms { ttl_s: Some(TTL_S), request_id: to.to_owned(), ..Terms::default() };
+            let wanted = wanted(&[format!("{MODE}={to}")]).expect("valid");
+            let plan = plan("t", &off(before), &wanted, &Evidence::default(), terms);
+            timers.on_sent(&plan.expect("a plan"), &author(), at(second));
+            timers.on_table(&off(to));
+        };
+        let mut timers = Timers::default();
+        sent(&mut timers, "enforce", "shadow", 0);
+        sent(&mut timers, "shadow", "off", 10);
+        let Due::Revert(back) = act(&timers, &off("off"), 910) else { panic!("it reverts") };
+        assert_eq!((back.changes[0].to.to_string(), back.ttl_s), ("enforce".to_owned(), None));
+        assert!(!back.changes[0].drops_override && !back.is_risky());
     }
 
     #[test]

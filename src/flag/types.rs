@@ -7,6 +7,8 @@ use chrono::{DateTime, Utc};
 
 use crate::admission::{Direction, FlagValue, flag};
 
+use super::way_back::WayBack;
+
 /// The version of the whole flag table. A change names the revision that its author has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
@@ -20,7 +22,7 @@ impl fmt::Display for Revision {
 /// What a timer does when it runs out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExpire {
-    /// Drops the override.
+    /// Leads back: drops the override, or sets the one before again, whichever is toward safe.
     Revert,
     /// Leaves it and reminds people.
     Remind,
@@ -128,6 +130,8 @@ pub struct PlannedChange {
     pub drops_override: bool,
     /// Toward the safe end or away from it.
     pub direction: Direction,
+    /// Where a timer would lead it.
+    pub way_back: WayBack,
     /// Who changed it last, and when.
     pub last: Option<(String, DateTime<Utc>)>,
 }
@@ -180,6 +184,36 @@ impl Plan {
             to: Some(change.to.clone()),
         };
         self.changes.iter().map(wanted).collect()
+    }
+
+    /// What has changed in the store since the plan was made, flag by flag, and by whom.
+    #[must_use]
+    pub fn moved_since(&self, current: &FlagTable) -> Vec<String> {
+        let is_newer = |flag: &&FlagState| {
+            let planned = self.changes.iter().find(|change| change.key == flag.key);
+            flag.revision > self.revision
+                || planned.is_some_and(|change| change.from != *flag.stored())
+        };
+        let say = |flag: &FlagState| {
+            let by = flag.by.as_deref().unwrap_or("somebody");
+            let planned = self.changes.iter().find(|change| change.key == flag.key);
+            let was = planned.map_or_else(String::new, |change| format!("{} -> ", change.from));
+            let to = match &flag.overridden {
+                Some(value) => value.to_string(),
+                None => format!("{} (base)", flag.base),
+            };
+            format!("{}: {was}{to}, by {by} at revision {}", flag.key, flag.revision)
+        };
+        current.flags.iter().filter(is_newer).map(say).collect()
+    }
+
+    /// What a timer sets again that drops no override but restores the one before, flag by flag.
+    pub fn restores(&self) -> impl Iterator<Item = (&str, &FlagValue)> {
+        let timed = self.ttl_s.is_some() && self.on_expire == OnExpire::Revert;
+        self.changes.iter().filter(move |_| timed).filter_map(|change| match &change.way_back {
+            WayBack::ToBefore(before) => Some((change.key.as_str(), before)),
+            WayBack::ToBase | WayBack::Nowhere => None,
+        })
     }
 
     /// Whether any change leads away from its safe end.

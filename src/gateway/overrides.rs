@@ -1,7 +1,8 @@
 //! The flag table of one instance: base values, overrides on top, their timers and history.
 //!
 //! Pure: the calendar is an argument. An override is a layer over the base, so that a revert drops
-//! it and cannot miss. A timer only ever drops an override toward the safe end, or reminds. Interlocks
+//! it and cannot miss. A timer only ever drops an override toward the safe end, sets the one before
+//! again where that is the safe way, or reminds. Interlocks
 //! hold here, whatever the tool that asks has checked; `guards` says how.
 
 mod guards;
@@ -16,7 +17,7 @@ use crate::flag::wire::{
     ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, TableBody, WireKind,
     WireOnExpire, WireValue,
 };
-use crate::flag::{BROKE_GLASS, EventKind, Marks, Revision, TTL_S_MAX};
+use crate::flag::{BROKE_GLASS, EventKind, Marks, Revision, TTL_S_MAX, WayBack};
 
 pub use guards::Known;
 
@@ -34,6 +35,9 @@ struct Override {
     expires: Option<DateTime<Utc>>,
     on_expire: WireOnExpire,
     reminded: bool,
+    /// The override that was in place before, or that a timer of that would have led back to.
+    #[serde(default)]
+    before: Option<WireValue>,
 }
 
 /// Who changed a flag last.
@@ -216,18 +220,14 @@ impl Overrides {
         for (key, value) in changes {
             let base = self.base.get(&key).ok();
             let to = value.map(|value| WireValue::from(&value));
-            let from = match &to {
-                Some(value) => self.kept.overrides.insert(
-                    key.clone(),
-                    Override {
-                        value: value.clone(),
-                        expires,
-                        on_expire: body.on_expire,
-                        reminded: false,
-                    },
-                ),
-                None => self.kept.overrides.remove(&key),
-            };
+            let from = self.kept.overrides.remove(&key);
+            if let Some(value) = &to {
+                let before = from.as_ref().and_then(|entry| self.lasting(&key, entry));
+                let on_expire = body.on_expire;
+                let entry =
+                    Override { value: value.clone(), expires, on_expire, reminded: false, before };
+                self.kept.overrides.insert(key.clone(), entry);
+            }
             let last = Last { revision, by: by.clone(), at: now };
             self.kept.last.insert(key.clone(), last);
             if let Some(base) = base {
@@ -280,7 +280,18 @@ impl Overrides {
         self.kept.revision += 1;
         self.timer_event(&dropped, EventKind::Expire, now);
         for key in &dropped {
-            self.kept.overrides.remove(key);
+            if let Some(value) = self.back(key) {
+                let entry = Override {
+                    value,
+                    expires: None,
+                    on_expire: WireOnExpire::Remind,
+                    reminded: false,
+                    before: None,
+                };
+                self.kept.overrides.insert(key.clone(), entry);
+            } else {
+                self.kept.overrides.remove(key);
+            }
             let last = Last { revision: self.kept.revision, by: "timer".to_owned(), at: now };
             self.kept.last.insert(key.clone(), last);
         }
@@ -298,7 +309,31 @@ impl Overrides {
 
     fn revert_is_safe(&self, key: &str, entry: &Override) -> bool {
         let (Ok(def), Ok(base)) = (flag(key), self.base.get(key)) else { return false };
-        def.direction(&base, &entry.value.clone().into(), &base) != Direction::Riskier
+        self.way_back(key, entry).leads_back()
+            || def.direction(&base, &entry.value.clone().into(), &base) == Direction::Same
+    }
+
+    fn way_back(&self, key: &str, entry: &Override) -> WayBack {
+        let (Ok(def), Ok(base)) = (flag(key), self.base.get(key)) else { return WayBack::Nowhere };
+        let before = entry.before.clone().map(FlagValue::from);
+        WayBack::of(def, &base, before.as_ref(), &entry.value.clone().into())
+    }
+
+    /// The override that the timer of this flag sets again; `None` where it drops the one there is.
+    fn back(&self, key: &str) -> Option<WireValue> {
+        match self.way_back(key, self.kept.overrides.get(key)?) {
+            WayBack::ToBefore(before) => Some(WireValue::from(&before)),
+            WayBack::ToBase | WayBack::Nowhere => None,
+        }
+    }
+
+    /// What an override leaves behind that another takes the place of: where its own timer would have
+    /// led it back, that.
+    fn lasting(&self, key: &str, entry: &Override) -> Option<WireValue> {
+        match entry.expires.map(|_| self.does(key, entry)) {
+            Some(WireOnExpire::Revert) => entry.before.clone(),
+            Some(WireOnExpire::Remind) | None => Some(entry.value.clone()),
+        }
     }
 
     fn timer_event(&mut self, keys: &[String], kind: EventKind, now: DateTime<Utc>) {
@@ -310,7 +345,10 @@ impl Overrides {
             .filter_map(|key| {
                 let base = WireValue::from(&self.base.get(key).ok()?);
                 let from = self.kept.overrides.get(key).map(|entry| entry.value.clone());
-                let to = from.clone().filter(|_| kind == EventKind::Remind);
+                let to = match kind {
+                    EventKind::Remind => from.clone(),
+                    _ => self.back(key),
+                };
                 Some(EventChangeRow { key: key.clone(), base, from, to })
             })
             .collect();

@@ -153,8 +153,9 @@ pub fn timers(path: &Path, store: &str) -> Result<Vec<Timed>, JournalError> {
 fn open(flips: &[Kept]) -> Vec<Timed> {
     let mut open: Vec<Timed> = Vec::new();
     for flip in flips.iter().filter(|flip| flip.may_stand() && !flip.is_open_claim()) {
-        Timed::supersede(&mut open, flip.event.changes.iter().map(|change| change.key.as_str()));
-        open.extend(Timed::of_event(&flip.event, &flip.plan, flip.ttl_s, flip.on_expire));
+        let keys = flip.event.changes.iter().map(|change| change.key.as_str());
+        let next = Timed::of_event(&flip.event, &flip.plan, flip.ttl_s, flip.on_expire);
+        Timed::supersede(&mut open, keys, next);
     }
     open
 }

@@ -145,6 +145,7 @@ impl Desk {
         let mut model =
             Model::new(session.title.clone(), session.environment.clone(), zone, Utc::now());
         model.read_only = session.read_only;
+        model.arming = session.arming;
         model.store = session.port.store();
         model.person.clone_from(&session.person);
         model.owners.clone_from(&session.owners);

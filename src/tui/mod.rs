@@ -12,6 +12,7 @@ mod term;
 pub mod theme;
 pub mod view;
 
+pub use app::arming::Arming;
 pub use events::run;
 pub use session::{
     Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Said,

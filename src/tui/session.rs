@@ -22,6 +22,7 @@ use crate::ingest::{Alerts, Observation};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Snapshot};
 use crate::tui::app::action::Entry as ActionEntry;
+use crate::tui::app::arming::Arming;
 use crate::tui::theme::Appearance;
 
 /// One round of polling and the verdicts made from it, immutable.
@@ -177,6 +178,8 @@ pub struct Session {
     pub port: Arc<dyn Port>,
     /// Hides everything that changes something.
     pub read_only: bool,
+    /// Whether flips can be sent at once.
+    pub arming: Arming,
     /// Colours and glyphs.
     pub appearance: Appearance,
     /// Who sits at the screen: the name under notes, answers and hand-overs.

@@ -36,7 +36,13 @@ async fn an_empty_namespace_is_the_base() {
         assert_eq!((flag.revision, flag.by.as_deref()), (Revision(0), None));
     }
     assert!(events(&store).await.is_empty());
-    assert_eq!(store.capabilities().lacks(), ["what the instances really use is not told"]);
+    assert_eq!(
+        store.capabilities().lacks(),
+        [
+            "what the instances really use is not told",
+            "a timer can only drop an override, not set the one before again",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -71,6 +71,7 @@ impl Store for Moment {
             compare_and_set: CompareAndSet::Atomic,
             all_or_none: true,
             timer: true,
+            restores: true,
             audit: true,
             effective: true,
             comment: true,

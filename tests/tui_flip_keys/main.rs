@@ -14,17 +14,18 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use done::Done;
 use moves::{Move, RISKY, SAFE, runs};
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use weir::flag::{FlagTable, Outcome, Plan, Revision};
 use weir::signal::Mono;
-use weir::tui::Wish;
+use weir::tui::app::action::Key;
 use weir::tui::app::flip::{Focus, PlanDialog, Stage};
 use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, update};
+use weir::tui::{Arming, Wish};
 
 const SECOND: u64 = 60;
 
@@ -39,8 +40,23 @@ struct Run<'a> {
     sent: Vec<Plan>,
     answered: usize,
     over: bool,
+    seat: Seat,
+    /// Keys since the one that may have begun to arm, and when the newest was pressed.
+    arming: Option<(String, Mono)>,
+    armed: bool,
     reached: &'a Reached,
 }
+
+/// How a session starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seat {
+    Open,
+    Locked,
+    ReadOnly,
+}
+
+/// For so long an armed session stays so without a key.
+const IDLE: Duration = Duration::from_secs(15 * 60);
 
 /// How often the interesting ends were reached: a test that never gets there shows nothing.
 #[derive(Debug, Default)]
@@ -48,6 +64,8 @@ struct Reached {
     safe: Cell<u32>,
     risky: Cell<u32>,
     read_only: Cell<u32>,
+    locked: Cell<u32>,
+    armed: Cell<u32>,
 }
 
 fn dialog(model: &Model) -> Option<&PlanDialog> {
@@ -75,9 +93,12 @@ fn word(focus: Focus) -> &'static str {
 }
 
 impl<'a> Run<'a> {
-    fn new(read_only: bool, reached: &'a Reached) -> Self {
+    fn new(seat: Seat, reached: &'a Reached) -> Self {
         let mut model = support::watched(SECOND, None);
-        model.read_only = read_only;
+        model.read_only = seat == Seat::ReadOnly;
+        if seat != Seat::Open {
+            model.arming = Arming::Locked;
+        }
         let now = model.now;
         Self {
             model,
@@ -90,6 +111,9 @@ impl<'a> Run<'a> {
             sent: Vec::new(),
             answered: 0,
             over: false,
+            seat,
+            arming: None,
+            armed: false,
             reached,
         }
     }
@@ -98,6 +122,7 @@ impl<'a> Run<'a> {
         if self.over {
             return Ok(());
         }
+        self.arm_by(event);
         let shown = dialog(&self.model).map(|dialog| dialog.plan.clone());
         let in_review = dialog(&self.model).is_some_and(|dialog| dialog.stage == Stage::Review);
         let mut may_send = false;
@@ -108,6 +133,26 @@ impl<'a> Run<'a> {
         let effects = update(&mut self.model, Msg::Key(event), self.now);
         self.take(effects, may_send, shown.as_ref())?;
         self.follow()
+    }
+
+    /// Counts what was typed toward arming, from the keys alone: `A`, the environment's name, Enter, and
+    /// never a quarter of an hour between two keys.
+    fn arm_by(&mut self, event: KeyEvent) {
+        if event.kind == KeyEventKind::Release || Key::of(event).is_none() {
+            return;
+        }
+        let last = self.arming.as_ref().map(|(_, at)| *at);
+        if last.is_some_and(|last| self.now.saturating_since(last) >= IDLE) {
+            self.armed = false;
+        }
+        let (mut typed, _) = self.arming.take().unwrap_or_default();
+        match event.code {
+            KeyCode::Enter => self.armed |= typed.contains(&self.model.environment),
+            KeyCode::Char('A') => typed.clear(),
+            KeyCode::Char(letter) => typed.push(letter),
+            _ => {}
+        }
+        self.arming = Some((typed, self.now));
     }
 
     /// Forgets the dialog once it is gone; while a person reads, both focuses are the same.
@@ -138,6 +183,10 @@ impl<'a> Run<'a> {
                 Effect::Leave => self.over = true,
                 Effect::Apply(plan) => {
                     prop_assert!(!self.model.read_only, "sent in a read-only session");
+                    if self.seat == Seat::Locked {
+                        prop_assert!(self.armed, "sent without being armed");
+                        self.reached.armed.set(self.reached.armed.get() + 1);
+                    }
                     prop_assert!(may_send, "sent without Enter on the Apply button");
                     let done = self.done.as_ref().expect("it may be sent");
                     prop_assert!(done.name_was_typed(), "sent without the flag's name");
@@ -241,6 +290,12 @@ impl<'a> Run<'a> {
                 self.edit(key, value)
             }
             Move::Contain => self.letters("oc"),
+            Move::Arm { cut } => {
+                let name = self.model.environment.clone();
+                self.letters("A")?;
+                self.letters(&name[..name.len() - cut])?;
+                self.code(KeyCode::Enter)
+            }
             Move::Tabs(count) => (0..count).try_for_each(|_| self.code(KeyCode::Tab)),
             Move::Enter => self.code(KeyCode::Enter),
             Move::Answer(good) => self.answer(good),
@@ -308,22 +363,29 @@ fn nothing_is_sent_without_the_keys_that_it_takes() {
         ..ProptestConfig::default()
     };
     let reached = Reached::default();
-    let steps = (prop::bool::weighted(0.1), runs());
-    let run = TestRunner::new(config).run(&steps, |(read_only, steps)| {
-        let mut run = Run::new(read_only, &reached);
+    let seats = prop_oneof![
+        6 => Just(Seat::Open),
+        3 => Just(Seat::Locked),
+        1 => Just(Seat::ReadOnly)
+    ];
+    let run = TestRunner::new(config).run(&(seats, runs()), |(seat, steps)| {
+        let mut run = Run::new(seat, &reached);
         for step in steps {
             if !run.over {
                 run.step(step)?;
             }
         }
-        if read_only {
-            reached.read_only.set(reached.read_only.get() + 1);
+        match seat {
+            Seat::Open => {}
+            Seat::Locked => reached.locked.set(reached.locked.get() + 1),
+            Seat::ReadOnly => reached.read_only.set(reached.read_only.get() + 1),
         }
         Ok(())
     });
     if let Err(error) = run {
         panic!("{error}");
     }
-    let Reached { safe, risky, read_only } = &reached;
-    assert!(safe.get() > 0 && risky.get() > 0 && read_only.get() > 0, "never there: {reached:?}");
+    let Reached { safe, risky, read_only, locked, armed } = &reached;
+    let ends = [safe, risky, read_only, locked, armed];
+    assert!(ends.iter().all(|end| end.get() > 0), "never there: {reached:?}");
 }

@@ -25,6 +25,10 @@ pub enum Move {
         which: usize,
     },
     Contain,
+    /// The keys that arm, or nearly so.
+    Arm {
+        cut: usize,
+    },
     Tabs(usize),
     Enter,
     /// The port's answer to the last wish.
@@ -94,6 +98,8 @@ fn moves() -> impl Strategy<Value = Move> {
         5 => (cut, prop::bool::weighted(0.3)).prop_map(|(cut, pasted)| Move::Name { cut, pasted }),
         4 => (prop::bool::weighted(0.7), 0_usize..6).prop_map(|(risky, which)| Move::Edit { risky, which }),
         2 => Just(Move::Contain),
+        2 => prop_oneof![3 => Just(0_usize), 1 => 1_usize..3].prop_map(|cut| Move::Arm { cut }),
+        1 => Just(Move::Wait(15 * 60 * 1_000)),
         6 => (0_usize..4).prop_map(Move::Tabs),
         6 => Just(Move::Enter),
         6 => prop::bool::weighted(0.9).prop_map(Move::Answer),

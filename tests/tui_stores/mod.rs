@@ -17,6 +17,7 @@ fn in_a_poor_store() -> Model {
         compare_and_set: CompareAndSet::None,
         all_or_none: false,
         timer: false,
+        restores: true,
         audit: false,
         effective: false,
         comment: false,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset, TimeZone, Utc};
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use weir::admission::{FLAGS, FlagValue};
 use weir::diagnosis::{
@@ -393,13 +393,17 @@ pub fn watch(model: &mut Model, from: u64, to: u64, cured_at: Option<u64>) {
 }
 
 /// Puts a frame of a size on the screen, as the event loop does after each change.
-pub fn look_at(model: &mut Model, width: u16, height: u16) {
+pub fn look_at(model: &mut Model, width: u16, height: u16) -> String {
     let look = Appearance { depth: Depth::Mono, glyphs: &ASCII };
     let area = Rect::new(0, 0, width, height);
-    if let Some(visible) = render(model, &look, area, &mut Buffer::empty(area)) {
+    let mut buffer = Buffer::empty(area);
+    if let Some(visible) = render(model, &look, area, &mut buffer) {
         let now = model.now;
         update(model, Msg::Drawn(visible), now);
     }
+    let rows = buffer.content.chunks(usize::from(width));
+    let text = |row: &[Cell]| row.iter().map(Cell::symbol).collect::<String>();
+    rows.map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// A reading that was made some time ago.

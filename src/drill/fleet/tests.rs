@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::admission::{Direction, FlagValue};
-use crate::flag::{CompareAndSet, FlagState, OnExpire};
+use crate::flag::{CompareAndSet, FlagState, OnExpire, WayBack};
 
 /// What a store answers to a change.
 #[derive(Clone, Copy)]
@@ -73,6 +73,7 @@ impl Store for Memory {
             compare_and_set: CompareAndSet::Atomic,
             all_or_none: true,
             timer: false,
+            restores: true,
             audit: false,
             effective: true,
             comment: false,
@@ -102,6 +103,7 @@ fn plan(table: &FlagTable) -> Plan {
             to: FlagValue::Number(5.0),
             drops_override: false,
             direction: Direction::Safer,
+            way_back: WayBack::Nowhere,
             last: None,
         }],
         revision: table.revision,

@@ -16,7 +16,7 @@ use crate::drill::phases::TimedFlip;
 use crate::drill::report::LedgerReport;
 use crate::drill::stage::{Addresses, GatewayAddress, Stage};
 use crate::flag::{
-    Author, FlagTable, OnExpire, Outcome, Plan, PlannedChange, Store, Token, WeirAdmin,
+    Author, FlagTable, OnExpire, Outcome, Plan, PlannedChange, Store, Token, WayBack, WeirAdmin,
 };
 use crate::gateway::Tally;
 
@@ -284,6 +284,7 @@ fn plan_of(flips: &[&TimedFlip], table: &FlagTable) -> Result<Plan, LiveError> {
             to: flip.value.clone(),
             drops_override: false,
             direction: def.direction(&state.base, state.stored(), &flip.value),
+            way_back: WayBack::Nowhere,
             last: None,
         })
     };

@@ -207,6 +207,7 @@ impl Store for Etcd {
             compare_and_set: CompareAndSet::Atomic,
             all_or_none: true,
             timer: true,
+            restores: false,
             audit: true,
             effective: false,
             comment: true,

@@ -83,6 +83,7 @@ impl Store for FlagdFile {
             compare_and_set: CompareAndSet::Advisory,
             all_or_none: true,
             timer: false,
+            restores: true,
             audit: false,
             effective: false,
             comment: true,

@@ -111,6 +111,7 @@ impl Store for WeirAdmin {
             compare_and_set: CompareAndSet::Atomic,
             all_or_none: true,
             timer: true,
+            restores: true,
             audit: true,
             effective: true,
             comment: true,

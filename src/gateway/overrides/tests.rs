@@ -163,6 +163,33 @@ fn a_timer_reverts_toward_the_safe_end_only() {
     assert_eq!(table.expire(now + TimeDelta::seconds(90)), Expiry::Nothing, "once");
 }
 
+#[test]
+fn a_timer_sets_the_override_before_again_where_the_base_is_no_safer() {
+    let base = Settings { retry_max_attempts: 5, ..Settings::default() };
+    let mut table = Overrides::new("gw-1", base);
+    let set = |table: &mut Overrides, tries: &str, ttl_s: Option<u64>| {
+        let mut change = body(&[("retry.max_attempts", Some(tries))], tries);
+        change.ttl_s = ttl_s;
+        change.on_expire = WireOnExpire::Revert;
+        apply(table, &change).expect("valid");
+    };
+    set(&mut table, "2", None);
+    set(&mut table, "3", Some(60));
+    // A second flip in between cuts the timer short, and its own leads as far back.
+    set(&mut table, "4", Some(60));
+    assert_eq!(table.settings().retry_max_attempts, 4);
+    let kept = table.to_json().expect("JSON");
+    table.restore(&kept).expect("its own text");
+    assert_eq!(table.expire(NOW + TimeDelta::seconds(60)), Expiry::Dropped);
+    assert_eq!(table.settings().retry_max_attempts, 2);
+    let last = table.events(0).pop().expect("an event");
+    let change = &last.changes[0];
+    let tries = |tries: i64| Some(WireValue::Whole(tries));
+    assert_eq!((last.kind, &change.from, &change.to), (EventKind::Expire, &tries(4), &tries(2)));
+    let later = NOW + TimeDelta::seconds(600);
+    assert_eq!(table.expire(later), Expiry::Nothing, "it has no timer of its own");
+}
+
 type Wanted<'a> = &'a [(&'a str, Option<&'a str>)];
 
 /// The refusal, or nothing.

@@ -34,6 +34,10 @@ pub enum Action {
     Timeline,
     /// Hold the screen still.
     Freeze,
+    /// A shorter time in the charts.
+    ZoomIn,
+    /// A longer one.
+    ZoomOut,
     /// Next quota scope.
     NextScope,
     /// Previous quota scope.
@@ -54,6 +58,8 @@ pub enum Action {
     TakePlan,
     /// Walk along the runbook that takes admission down.
     Rollback,
+    /// Let plans be sent for a while, or lock that.
+    Arm,
     /// Plan `contain`.
     Contain,
     /// Plan every flag's safe value.
@@ -329,6 +335,8 @@ const PAGES: &[Context] =
     &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Plan];
 const BELOW_ROOT: &[Context] =
     &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Waiting, C::Leaving];
+const ARMED_FROM: &[Context] =
+    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Plan];
 const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: Condition = Condition { test: |_| true, words: None };
@@ -338,6 +346,8 @@ const HAS_PLAN: Condition =
     Condition::when("where flags may be changed and the verdict offers a plan", |model| {
         !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
     });
+const CAN_ARM: Condition =
+    Condition::when("where flags may be changed, and not in a drill", Model::can_arm);
 const CAN_CONTAIN: Condition =
     Condition::when("where flags may be changed, until contain is in force", |model| {
         !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force())
@@ -363,7 +373,7 @@ const HAS_MARKS: Condition =
     });
 
 /// The chapters of help, manual page and `docs/keys.md`, in their order.
-pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Move", "Dialogs", "Leave", "Recording"];
+pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Time", "Move", "Dialogs", "Leave"];
 
 /// Every action, in the order of footer and, within a chapter, of help.
 #[rustfmt::skip]
@@ -379,6 +389,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, &[C::Flags], &[key('m')], "plan marked", HAS_MARKS),
     row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
     row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
+    row(Action::Arm, "arm", "let plans be sent while keys are pressed; again: lock", "Act", Danger::Safe, ARMED_FROM, &[key('A')], "arm", CAN_ARM),
     row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
     row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, &[C::Flags], &[key('R')], "", CAN_ROLL_BACK),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),
@@ -399,18 +410,20 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline], &[key(' ')], "", ALWAYS),
-    row(Action::SecondOn, "second-on", "a second on in the recording", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", IS_REPLAY),
-    row(Action::SecondBack, "second-back", "a second back", "Recording", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", IS_REPLAY),
-    row(Action::TenOn, "ten-on", "ten seconds on", "Recording", Danger::Safe, SCREENS, &[key('.')], "", IS_REPLAY),
-    row(Action::TenBack, "ten-back", "ten seconds back", "Recording", Danger::Safe, SCREENS, &[key(',')], "", IS_REPLAY),
-    row(Action::MinuteOn, "minute-on", "a minute on", "Recording", Danger::Safe, SCREENS, &[key('>')], "+1m", IS_REPLAY),
-    row(Action::MinuteBack, "minute-back", "a minute back", "Recording", Danger::Safe, SCREENS, &[key('<')], "-1m", IS_REPLAY),
-    row(Action::NextEvent, "next-event", "to what happened next", "Recording", Danger::Safe, SCREENS, &[key('e')], "event", IS_REPLAY),
-    row(Action::PreviousEvent, "previous-event", "to what happened before", "Recording", Danger::Safe, SCREENS, &[key('E')], "", IS_REPLAY),
-    row(Action::ToStart, "start", "to the start of the recording", "Recording", Danger::Safe, SCREENS, &[key('0')], "", IS_REPLAY),
-    row(Action::ToEnd, "end", "to the end of the recording", "Recording", Danger::Safe, SCREENS, &[key('$')], "", IS_REPLAY),
-    row(Action::Faster, "faster", "play twice as fast", "Recording", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
-    row(Action::Slower, "slower", "play half as fast", "Recording", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
+    row(Action::SecondOn, "second-on", "a second on, in a recording or the last hour", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", ALWAYS),
+    row(Action::SecondBack, "second-back", "a second back", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", ALWAYS),
+    row(Action::TenOn, "ten-on", "ten seconds on", "Time", Danger::Safe, SCREENS, &[key('.')], "", ALWAYS),
+    row(Action::TenBack, "ten-back", "ten seconds back", "Time", Danger::Safe, SCREENS, &[key(',')], "", ALWAYS),
+    row(Action::MinuteOn, "minute-on", "a minute on", "Time", Danger::Safe, SCREENS, &[key('>')], "+1m", ALWAYS),
+    row(Action::MinuteBack, "minute-back", "a minute back", "Time", Danger::Safe, SCREENS, &[key('<')], "-1m", ALWAYS),
+    row(Action::NextEvent, "next-event", "to what happened next", "Time", Danger::Safe, SCREENS, &[key('e')], "event", ALWAYS),
+    row(Action::PreviousEvent, "previous-event", "to what happened before", "Time", Danger::Safe, SCREENS, &[key('E')], "", ALWAYS),
+    row(Action::ToStart, "start", "to the start of the recording, or of the last hour", "Time", Danger::Safe, SCREENS, &[key('0')], "", ALWAYS),
+    row(Action::ToEnd, "end", "to the end of the recording, or to now", "Time", Danger::Safe, SCREENS, &[key('$')], "", ALWAYS),
+    row(Action::Faster, "faster", "play twice as fast", "Time", Danger::Safe, SCREENS, &[key('+')], "faster", IS_REPLAY),
+    row(Action::Slower, "slower", "play half as fast", "Time", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
+    row(Action::ZoomIn, "zoom-in", "show a shorter time in the charts", "Time", Danger::Safe, SCREENS, &[key('z')], "", ALWAYS),
+    row(Action::ZoomOut, "zoom-out", "show a longer time in the charts", "Time", Danger::Safe, SCREENS, &[key('Z')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),

@@ -232,18 +232,6 @@ impl PlanDialog {
     pub fn to_send(&self) -> Plan {
         Plan { reason: self.reason.value().trim().to_owned(), ..self.plan.clone() }
     }
-
-    /// Who changed what since the plan was made, one line each.
-    #[must_use]
-    pub fn changed_since(&self, current: &FlagTable) -> Vec<String> {
-        let newer = current.flags.iter().filter(|flag| flag.revision > self.plan.revision);
-        newer
-            .map(|flag| {
-                let by = flag.by.as_deref().unwrap_or("somebody");
-                format!("{} is {} at revision {}, by {by}", flag.key, flag.stored(), flag.revision)
-            })
-            .collect()
-    }
 }
 
 /// A flip that was applied in this session.
@@ -273,6 +261,8 @@ pub struct Flip {
     pub forecast: Option<Forecast>,
     /// A later flip of this session led back.
     pub undone: bool,
+    /// Which of its flags has another value since, and by whose hand.
+    pub replaced: Option<String>,
 }
 
 /// On how many instances all new values are in use.
@@ -296,6 +286,12 @@ impl Flip {
             reach = Some(Reach { on: before.on.min(on), of: before.of.max(of) });
         }
         self.reach = reach.filter(|reach| reach.of > 0);
+        self.replaced = self.plan.changes.iter().find_map(|change| {
+            let flag = table.get(&change.key)?;
+            let is_another = flag.revision > self.revision && *flag.stored() != change.to;
+            let by = flag.by.as_deref().unwrap_or("somebody");
+            is_another.then(|| format!("{} is {} by {by}", change.key, flag.stored()))
+        });
     }
 
     /// Takes note of what people get now.

@@ -88,6 +88,10 @@ impl Model {
         if age_s > UNOBSERVED_AFTER_S {
             return Headline::NoData { age_s, was: verdict };
         }
+        // What flips do is of now.
+        if self.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound) {
+            return Headline::Verdict(verdict);
+        }
         if let Some((flip, was)) = self.settling(verdict) {
             return Headline::Settling { flip, was };
         }

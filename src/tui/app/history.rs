@@ -135,6 +135,17 @@ impl History {
         self.sample(name, second).map(f64::from)
     }
 
+    /// The first second that is kept.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u64> {
+        self.newest.map(|newest| newest + 1 - self.len_s())
+    }
+
+    /// Everything that is known of one second.
+    pub fn moment(&self, second: u64) -> impl Iterator<Item = (&str, f64)> {
+        self.series.keys().filter_map(move |name| Some((name.as_str(), self.at(name, second)?)))
+    }
+
     /// What is known of the last `span_s` seconds, oldest first.
     #[must_use]
     pub fn recent(&self, name: &str, span_s: u64) -> Vec<(Mono, f64)> {
@@ -229,6 +240,13 @@ fn breaker_level(state: &str) -> Option<f64> {
         "open" => Some(2.0),
         _ => None,
     }
+}
+
+/// The state at a height.
+#[must_use]
+pub fn breaker_word(level: f64) -> Option<&'static str> {
+    let words = ["closed", "half_open", "open"];
+    words.into_iter().find(|word| breaker_level(word) == Some(level))
 }
 
 #[cfg(test)]

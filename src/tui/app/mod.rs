@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod alerts;
+pub mod arming;
 pub mod events;
 pub mod flip;
 pub mod guide;
@@ -13,6 +14,7 @@ pub mod history;
 pub mod keymap;
 pub mod mode;
 pub mod offer;
+pub mod past;
 mod replay;
 pub mod settled;
 pub mod sources;
@@ -34,10 +36,12 @@ use crate::flag::{
 use crate::incident::Earlier;
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
+use crate::tui::app::arming::Arming;
 use crate::tui::app::events::Timeline;
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
+use crate::tui::app::past::Judged;
 use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, Settings, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
@@ -182,6 +186,8 @@ pub struct Frozen {
     pub wall: DateTime<Utc>,
     /// Updates that came in the meantime.
     pub newer: u64,
+    /// It is put together again from the trends.
+    pub is_rewound: bool,
 }
 
 /// A short message that goes away by itself.
@@ -204,6 +210,8 @@ pub struct Model {
     pub environment: String,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Whether a plan may be sent.
+    pub arming: Arming,
     /// Where the flags are; `None` shows nothing of it.
     pub store: Option<StoreFace>,
     /// The offset of local time.
@@ -224,6 +232,10 @@ pub struct Model {
     pub is_backfilled: bool,
     /// The scope that a person chose; `None` follows the worst.
     pub chosen_scope: Option<String>,
+    /// How far back the charts reach, in seconds; `None` as far as is known.
+    pub zoom_s: Option<u64>,
+    /// The verdicts of the last hour.
+    pub judged: Judged,
     /// Since when each scope has its cause.
     pub onsets: BTreeMap<String, Onset>,
     /// What happened.
@@ -273,6 +285,7 @@ impl Model {
             title: title.into(),
             environment: environment.into(),
             read_only: false,
+            arming: Arming::NotNeeded,
             zone,
             wall,
             now: Mono::START,
@@ -282,6 +295,8 @@ impl Model {
             history: BTreeMap::new(),
             is_backfilled: false,
             chosen_scope: None,
+            zoom_s: None,
+            judged: Judged::default(),
             onsets: BTreeMap::new(),
             timeline: Timeline::default(),
             flags: Flags::default(),

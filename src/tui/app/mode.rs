@@ -35,6 +35,8 @@ pub enum Mode {
     Alerts(usize),
     /// A new value for one flag.
     Edit(Editor),
+    /// The name of the environment being typed, to arm it.
+    Arm(Input),
     /// A note being typed.
     Note(Input),
     /// A line that the walk asks for.
@@ -115,7 +117,7 @@ impl Mode {
                 Context::Text
             }
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
-            Self::Edit(_) | Self::Note(_) | Self::Say(..) => Context::Typing,
+            Self::Edit(_) | Self::Arm(_) | Self::Note(_) | Self::Say(..) => Context::Typing,
             Self::Plan(dialog) => match dialog.focus {
                 Focus::Cancel | Focus::Apply => Context::Plan,
                 Focus::Name | Focus::Reason => Context::Field,

@@ -2,11 +2,13 @@
 //!
 //! Reads no clock and awaits nothing. A refresh never moves a cursor, a focus or a frozen screen.
 
+mod arm;
 mod dialog;
 mod foretold;
 mod guide;
 mod others;
 mod press;
+mod rewind;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,6 +162,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
             model.onsets.insert(verdict.scope.clone(), onset);
         }
     }
+    model.judged.follow(&update.verdicts, observation.at);
     if let Some(frozen) = &mut model.frozen {
         frozen.newer += 1;
     }
@@ -252,6 +255,7 @@ fn tick(model: &mut Model, now: Mono) -> Vec<Effect> {
         model.toast = None;
     }
     let mut effects = verify(model, None, now);
+    effects.extend(arm::tick(model, now));
     let is_restless = model.unsettled.as_ref().is_some_and(|open| !open.is_quiet());
     let busy = is_restless || model.flips.iter().any(Flip::is_pending);
     let every = if busy || matches!(model.screen(), Mode::Flags) {
@@ -280,6 +284,7 @@ fn flags(model: &mut Model, result: Result<FlagTable, String>, now: Mono) -> Vec
             }
             dialog::settle(model, &table);
             others::note(model, &table);
+            others::overtake(model, &table);
             let effects = verify(model, Some(&table), now);
             model.flags.error = None;
             model.flags.table = Some(table);
@@ -315,7 +320,7 @@ fn applied(model: &mut Model, request_id: &str, outcome: Outcome, now: Mono) -> 
             stored(model, (plan, forecast), back, revision, now)
         }
         Outcome::Conflict { current } => {
-            let changed = dialog.changed_since(&current);
+            let changed = dialog.plan.moved_since(&current);
             dialog.stage = Stage::Conflict { changed };
             model.flags.table = Some(current);
             model.flags.read_at = Some(now);
@@ -362,6 +367,7 @@ fn stored(
     let before = model.served();
     model.flips.push(Flip {
         undone,
+        replaced: None,
         before,
         fewer_since: None,
         forecast,

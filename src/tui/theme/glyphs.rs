@@ -35,6 +35,8 @@ pub struct Glyphs {
     pub empty: &'static str,
     /// A flip on a time axis.
     pub flip: &'static str,
+    /// Any other event on a time axis.
+    pub event: &'static str,
     /// Between parts of a line.
     pub separator: &'static str,
     /// More text than fits.
@@ -62,6 +64,7 @@ pub static UNICODE: Glyphs = Glyphs {
     filled: "█",
     empty: "░",
     flip: "▲",
+    event: "╵",
     separator: "│",
     ellipsis: "…",
     border: border::PLAIN,
@@ -85,6 +88,7 @@ pub static ASCII: Glyphs = Glyphs {
     filled: "#",
     empty: ".",
     flip: "^",
+    event: "'",
     separator: "|",
     ellipsis: "~",
     border: border::Set {

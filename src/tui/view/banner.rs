@@ -22,11 +22,19 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
     let mut found = Vec::new();
     if let Some(frozen) = &model.frozen {
         let ago = span(model.now.saturating_since(frozen.since).as_secs_f64());
-        let text = format!(
-            "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
-            clock(frozen.wall, model.zone),
-            frozen.newer
-        );
+        let text = if frozen.is_rewound {
+            format!(
+                "BACK AT {} ({ago} ago), from the trends; {} newer updates wait: arrows , . < > e E move, p goes on",
+                clock(frozen.wall, model.zone),
+                frozen.newer
+            )
+        } else {
+            format!(
+                "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
+                clock(frozen.wall, model.zone),
+                frozen.newer
+            )
+        };
         found.push((Role::Stale, text));
     }
     if let Some(unsettled) = &model.unsettled {
@@ -103,6 +111,11 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         .number("amplification")
         .map_or_else(|| "?".to_owned(), |value| format!("{value:.2}x"));
     let (role, state) = match &flip.progress {
+        Progress::Verified | Progress::EffectSeen { .. } | Progress::Pending { .. }
+            if let Some(how) = &flip.replaced =>
+        {
+            (Role::Warn, format!("replaced since: {how}"))
+        }
         Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
             // Where shedding is what the flip is for, going back would bring the storm back.
             let is_meant = model.headline().state() == State::Contained;

@@ -8,7 +8,7 @@ use crate::signal::Column;
 use crate::tui::app::Model;
 use crate::tui::app::history::slot;
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{percent, seconds, short};
+use crate::tui::view::format::{clock, percent, seconds, short};
 use crate::tui::view::panels::{amplification_role, completed_signal};
 use crate::tui::view::widgets::{AXIS, Chart, Series, nice_top, panel, spark};
 
@@ -25,7 +25,7 @@ pub fn trend(
     look: &Appearance,
 ) -> Line<'static> {
     let Some(trends) = model.trends() else { return Line::default() };
-    let step = trends.step(width, SPARK_SPAN_S);
+    let step = trends.step(width, model.zoom_s.unwrap_or(SPARK_SPAN_S));
     let columns = trends.columns(signal, width, step, model.trends_end());
     let most: Vec<Option<f64>> = columns.iter().map(|column| Some(column.as_ref()?.max)).collect();
     spark(&most, top, role, look)
@@ -53,11 +53,15 @@ fn chart(
         let role = if one.shaded { Role::Dim } else { one.role };
         let glyph = if one.shaded { look.glyphs.shade } else { look.glyphs.filled };
         heading.push(Span::styled(format!("{glyph} {} ", one.name), look.style(role)));
+        // The cursor stands where the chart ends: now, or the moment that is looked at.
+        let value = model.trends().and_then(|trends| trends.at(one.signal, model.trends_end()));
+        let value = value.map_or_else(|| "?".to_owned(), label);
+        heading.push(Span::styled(format!("{value} "), look.style(Role::Strong)));
     }
     let inner = panel(Line::from(heading), area, look, buf);
     let Some(trends) = model.trends() else { return };
     let width = usize::from(inner.width.saturating_sub(AXIS));
-    let step = trends.step(width, u64::MAX);
+    let step = trends.step(width, model.zoom_s.unwrap_or(u64::MAX));
     let end = model.trends_end();
     let columns: Vec<Vec<Option<Column>>> =
         plotted.iter().map(|one| trends.columns(one.signal, width, step, end)).collect();
@@ -67,16 +71,29 @@ fn chart(
         .zip(&columns)
         .map(|(one, columns)| Series { columns, role: one.role, shaded: one.shaded })
         .collect();
-    let marks: Vec<usize> = model
-        .flips
-        .iter()
-        .filter_map(|flip| {
-            let back = (end / step).checked_sub(slot(flip.since) / step)?;
-            width.checked_sub(1)?.checked_sub(usize::try_from(back).ok()?)
-        })
-        .collect();
+    let column = |second: u64| {
+        let back = (end / step).checked_sub(second / step)?;
+        width.checked_sub(1)?.checked_sub(usize::try_from(back).ok()?)
+    };
+    let marks: Vec<usize> =
+        model.flips.iter().filter_map(|flip| column(slot(flip.since))).collect();
+    let events: Vec<usize> = event_seconds(model).filter_map(column).collect();
     let top = top.unwrap_or_else(|| nice_top(largest));
-    Chart { series: &series, top, label, step, marks: &marks }.draw(inner, look, buf);
+    let at = model.frozen.as_ref().map(|frozen| clock(frozen.wall, model.zone));
+    let at = at.unwrap_or_else(|| "now".to_owned());
+    Chart { series: &series, top, label, step, at: &at, marks: &marks, events: &events }
+        .draw(inner, look, buf);
+}
+
+/// The seconds of what is on the timeline.
+fn event_seconds(model: &Model) -> impl Iterator<Item = u64> {
+    let latest =
+        model.latest.as_ref().map(|update| (slot(update.observation.at), update.observation.wall));
+    model.timeline.newest_first().filter_map(move |event| {
+        let (newest, now) = latest?;
+        let ago = u64::try_from((now - event.wall).num_seconds()).ok()?;
+        newest.checked_sub(ago)
+    })
 }
 
 /// Offered against completed: the gap is what the storm burns.

@@ -103,6 +103,12 @@ pub fn judgement(model: &Model) -> Judgement {
 /// How much a verdict rests on, and since when it stands.
 fn standing(model: &Model, verdict: &Verdict) -> Vec<String> {
     let (used, of) = (verdict.used, verdict.of);
+    let rewound = model.frozen.as_ref().filter(|frozen| frozen.is_rewound);
+    if let Some(frozen) = rewound {
+        let since = model.judged.since(&verdict.scope, frozen.since).unwrap_or(frozen.since);
+        let lasted = span(frozen.since.saturating_since(since).as_secs_f64());
+        return vec![format!("{used} of {of} signals  for {lasted} then")];
+    }
     let Some(onset) = model.onsets.get(&verdict.scope) else {
         return vec![format!("{used} of {of} signals")];
     };
@@ -149,6 +155,10 @@ fn verdict(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
 
 /// The sources with their ages, whole ones only.
 fn sources(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    if model.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound) {
+        let text = " the state of sources is not kept for the past";
+        return Line::styled(text, look.style(Role::Unknown));
+    }
     let all = source_words(model, look);
     if all.is_empty() {
         return Line::styled(" connecting...", look.style(Role::Unknown));
@@ -211,10 +221,12 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let context = model.mode().context();
     let hinted: Vec<&Entry> = available(model, context)
         .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, context))
+        .filter(|entry| entry.action.seek().is_none() || is_in_time(model))
         .collect();
     let hint = |entry: &Entry| match (entry.action, &model.playhead) {
         (Action::Freeze, Some(head)) if head.is_playing => "pause",
         (Action::Freeze, Some(_)) => "play",
+        (Action::Arm, _) if model.may_send() => "lock",
         _ => entry.hint,
     };
     let size = |entry: &Entry| entry.keys[0].to_string().len() + hint(entry).len() + 3;
@@ -232,6 +244,11 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
         spans.push(Span::raw(format!(" {}  ", hint(entry))));
     }
     Line::from(spans)
+}
+
+/// Whether another moment than now is shown.
+fn is_in_time(model: &Model) -> bool {
+    model.playhead.is_some() || model.frozen.is_some()
 }
 
 /// Whether an action leads to the screen that is shown.

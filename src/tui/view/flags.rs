@@ -126,6 +126,7 @@ fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static>
         if let Some((at, what)) = flag.timer() {
             let (word, role) = match what {
                 OnExpire::Revert => ("reverts", Role::Warn),
+                OnExpire::Remind if at <= model.wall => ("reminder overdue", Role::Warn),
                 OnExpire::Remind => ("reminder", Role::Dim),
             };
             let text = format!("  {word} {}", clock(at, model.zone));
@@ -199,7 +200,11 @@ fn flips(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         let reach = flip
             .reach
             .map_or_else(|| unread.to_owned(), |reach| format!("{} of {}", reach.on, reach.of));
-        let state = if flip.undone { "undone" } else { flip.progress.word() };
+        let state = match &flip.replaced {
+            _ if flip.undone => "undone",
+            Some(_) => "replaced",
+            None => flip.progress.word(),
+        };
         Line::from(vec![
             Span::styled(
                 format!(" {} r{:<4}", clock(flip.at, model.zone), flip.revision.0),

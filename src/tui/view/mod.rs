@@ -63,6 +63,7 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
             Mode::Causes(scroll) => texts::causes(model, *scroll, look, body, buf),
             Mode::Alerts(scroll) => alerts::list(model, *scroll, look, body, buf),
             Mode::Edit(editor) => flags::editor(model, editor, look, body, buf),
+            Mode::Arm(input) => plan::arming(model, input, look, body, buf),
             Mode::Note(input) => texts::note(input, look, body, buf),
             Mode::Say(prompt, input) => guide::say(prompt, input, look, body, buf),
             Mode::Planning => plan::waiting(model, look, body, buf),

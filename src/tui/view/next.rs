@@ -4,6 +4,7 @@ use ratatui::text::{Line, Span};
 
 use crate::diagnosis::Verdict;
 use crate::flag::{FlagState, OnExpire};
+use crate::tui::app::arming::Arming;
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
 use crate::tui::app::offer::Next;
@@ -48,15 +49,28 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
         (_, State::Contained) => spans.extend(contained(model, look)),
         (_, State::Incident) => spans.extend(incident(model, look, width)),
     }
-    let read_only = if model.read_only { "  READ-ONLY" } else { "" };
-    let mut spans = fitted(spans, width.saturating_sub(read_only.len()), look);
-    spans.push(Span::styled(read_only, look.style(Role::Accent)));
+    let (word, role) = may_flip(model);
+    let mut spans = fitted(spans, width.saturating_sub(word.chars().count()), look);
+    spans.push(Span::styled(word, look.style(role)));
     let used: usize = spans.iter().map(Span::width).sum();
     let title = format!("   {}", model.title);
     if used + title.chars().count() <= width {
         spans.push(Span::styled(title, dim));
     }
     Line::from(spans)
+}
+
+/// Whether flips can be sent from here, where that is not as in a drill.
+fn may_flip(model: &Model) -> (String, Role) {
+    match (model.read_only, model.arming, model.armed_for()) {
+        (true, ..) => ("  READ-ONLY".to_owned(), Role::Accent),
+        (false, Arming::NotNeeded, _) => (String::new(), Role::Plain),
+        (false, _, Some(left)) => {
+            let minutes = left.as_secs().div_ceil(60);
+            (format!("  ARMED {} {minutes}m", model.environment), Role::Warn)
+        }
+        (false, ..) => ("  LOCKED".to_owned(), Role::Accent),
+    }
 }
 
 /// The words up to a width, with a sign where they go on.

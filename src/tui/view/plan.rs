@@ -3,10 +3,12 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use tui_input::Input;
 
 use crate::admission::Direction;
 use crate::flag::{Forecast, Guard, OnExpire, Plan, PlannedChange, Row};
 use crate::tui::app::Model;
+use crate::tui::app::arming::IDLE;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, span, whole_span};
@@ -54,6 +56,21 @@ pub fn leaving(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let height = u16::try_from(content.len() + 2).unwrap_or(3);
     let title = Line::styled(" leave weir? ", look.style(Role::Strong));
     let inner = overlay(title, centred(area, 56, height), look, buf);
+    lines(content, inner, buf);
+}
+
+/// The question before flips can be sent.
+pub fn arming(model: &Model, input: &Input, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let title = Line::styled(format!(" arm {}? ", model.environment), look.style(Role::Strong));
+    let inner = overlay(title, centred(area, 64, 6), look, buf);
+    let width = usize::from(inner.width);
+    let minutes = IDLE.as_secs() / 60;
+    let content = vec![
+        Line::from(" Plans can then be sent from here, each after its own question."),
+        Line::from(format!(" {minutes} min without a key lock it again, and so does A.")),
+        input_line(&format!("type {}", model.environment), input, true, look, width),
+        Line::styled(" Enter arms, Esc does not", look.style(Role::Dim)),
+    ];
     lines(content, inner, buf);
 }
 
@@ -161,7 +178,10 @@ fn foretold(
 ) -> Vec<Line<'static>> {
     let dim = look.style(Role::Dim);
     let mut content = match &dialog.forecast {
-        None => field("in 60 s", "being worked out", width),
+        None => {
+            let since = model.now.saturating_since(dialog.opened).as_secs();
+            field("in 60 s", &format!("being worked out, {since}s so far"), width)
+        }
         Some(Err(why)) => field("in 60 s", &why.to_string(), width),
         Some(Ok(forecast)) => {
             let row = |(index, row): (usize, &Row)| {
@@ -220,7 +240,11 @@ fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<L
         (Some(ttl), OnExpire::Revert) => {
             let carried = model.store.as_ref().is_some_and(|store| !store.able.timer);
             let only = if carried { ", if weir still runs then" } else { "" };
-            format!("u, or by itself in {}{only}", whole_span(ttl))
+            let back: Vec<String> =
+                plan.restores().map(|(key, before)| format!("{key} to {before}")).collect();
+            let back =
+                if back.is_empty() { String::new() } else { format!(": {}", back.join(", ")) };
+            format!("u, or by itself in {}{only}{back}", whole_span(ttl))
         }
         (Some(ttl), OnExpire::Remind) => {
             format!("u; reminds in {}, never reverts by itself", whole_span(ttl))
@@ -403,6 +427,10 @@ fn answer(
     width: usize,
 ) -> Vec<Line<'static>> {
     let (role, rows) = match &dialog.stage {
+        Stage::Review if !model.may_send() && dialog.plan.refused().is_none() => {
+            let text = format!("Apply is locked: {} is not armed; A arms it", model.environment);
+            (Role::Warn, vec![text])
+        }
         Stage::Review => match dialog.blocked() {
             Some(why) => (Role::Warn, vec![format!("Apply is locked: {why}")]),
             None if dialog.focus == Focus::Apply => {

@@ -120,8 +120,12 @@ pub struct Chart<'a> {
     pub label: fn(f64) -> String,
     /// Seconds per column.
     pub step: u64,
-    /// Columns with a mark under them.
+    /// What stands under the newest column.
+    pub at: &'a str,
+    /// Columns with the mark of a flip under them.
     pub marks: &'a [usize],
+    /// Columns with the mark of any other event under them.
+    pub events: &'a [usize],
 }
 
 /// Rows from which a chart tells the least of a column from the most.
@@ -147,10 +151,12 @@ impl Chart<'_> {
         for series in self.series {
             self.columns(series, plot, look, buf);
         }
-        for mark in self.marks {
+        let flips = self.marks.iter().map(|mark| (mark, look.glyphs.flip, Role::Accent));
+        let events = self.events.iter().map(|mark| (mark, look.glyphs.event, Role::Dim));
+        for (mark, glyph, role) in events.chain(flips) {
             let x = plot.x.saturating_add(u16::try_from(*mark).unwrap_or(u16::MAX));
             if x < plot.right() {
-                buf.set_string(x, plot.bottom(), look.glyphs.flip, look.style(Role::Accent));
+                buf.set_string(x, plot.bottom(), glyph, look.style(role));
             }
         }
     }
@@ -172,7 +178,11 @@ impl Chart<'_> {
             let middle = back(plot.width / 2);
             buf.set_stringn(plot.x + plot.width / 2, plot.bottom(), middle, 12, dim);
         }
-        right(Line::styled("now", dim), Rect { y: plot.bottom(), height: 1, ..plot }, buf);
+        right(
+            Line::styled(self.at.to_owned(), dim),
+            Rect { y: plot.bottom(), height: 1, ..plot },
+            buf,
+        );
     }
 
     fn columns(&self, series: &Series<'_>, plot: Rect, look: &Appearance, buf: &mut Buffer) {

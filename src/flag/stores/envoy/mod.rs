@@ -341,6 +341,7 @@ impl Store for EnvoyRuntime {
             // One instance takes all of a plan or nothing; several do not.
             all_or_none: self.instances.len() == 1,
             timer: false,
+            restores: true,
             audit: false,
             effective: true,
             comment: false,

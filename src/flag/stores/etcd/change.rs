@@ -45,6 +45,7 @@ pub(super) fn objection(plan: &Plan, base: &Settings) -> Option<String> {
         }
         let Ok(base) = base.get(def.key) else { continue };
         let back = def.direction(&base, &change.to, &base);
+        // A lease drops, and sets nothing again.
         if has_reverting_timer(plan) && back != Direction::Safer {
             return Some(format!(
                 "a timer may only lead toward the safe end, and `{}` would go from {} back to {base}; \

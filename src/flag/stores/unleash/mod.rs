@@ -397,6 +397,7 @@ impl Store for Unleash {
             compare_and_set: CompareAndSet::Advisory,
             all_or_none: false,
             timer: false,
+            restores: true,
             audit: true,
             effective: self.sdk.is_some(),
             comment: false,

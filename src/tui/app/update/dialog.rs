@@ -84,6 +84,7 @@ pub fn planned(model: &mut Model, result: Result<Plan, String>, now: Mono) -> Ve
 
 /// The button under the focus was pressed.
 pub fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
+    let locked = !model.may_send();
     let Some(Mode::Plan(dialog)) = model.modes.last_mut() else { return Vec::new() };
     match dialog.focus {
         Focus::Cancel => {
@@ -92,12 +93,17 @@ pub fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
             }
             Vec::new()
         }
+        // Nothing can be sent any more: what stands there is read first, and the next press closes it.
+        _ if !matches!(dialog.stage, Stage::Review | Stage::Sending { .. }) => {
+            dialog.focus = Focus::Cancel;
+            Vec::new()
+        }
         Focus::Name | Focus::Reason => {
             dialog.focus = Focus::Apply;
             Vec::new()
         }
         Focus::Apply => {
-            if dialog.blocked().is_some() {
+            if locked || dialog.blocked().is_some() {
                 return Vec::new();
             }
             let plan = dialog.to_send();

@@ -8,6 +8,16 @@ use crate::tui::app::flip::Stage;
 use crate::tui::app::mode::Mode;
 use crate::tui::theme::Role;
 
+/// A plan that is being read, and that the table has gone past, can no longer be sent: it says why at once.
+pub fn overtake(model: &mut Model, table: &FlagTable) {
+    for mode in &mut model.modes {
+        let Mode::Plan(dialog) = mode else { continue };
+        if dialog.stage == Stage::Review && table.revision > dialog.plan.revision {
+            dialog.stage = Stage::Conflict { changed: dialog.plan.moved_since(table) };
+        }
+    }
+}
+
 /// Puts what others have changed since the last look onto the timeline.
 ///
 /// While an answer to a flip of this session is open, its change cannot be told from another's; the

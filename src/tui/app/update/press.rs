@@ -11,7 +11,7 @@ use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
 use crate::tui::app::mode::{Choice, Context, Editor, Mode, Prompt};
 use crate::tui::app::offer::Next;
-use crate::tui::app::update::{dialog, guide, toast};
+use crate::tui::app::update::{arm, dialog, guide, rewind, toast};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::{Entry, Seek, Want};
@@ -27,6 +27,7 @@ pub fn key(model: &mut Model, event: KeyEvent, now: Mono) -> Vec<Effect> {
         return Vec::new();
     }
     let Some(pressed) = Key::of(event) else { return Vec::new() };
+    arm::used(model, now);
     if let Mode::Plan(dialog) = model.mode()
         && now.saturating_since(dialog.opened) < TYPE_AHEAD
         && !pressed.is_ctrl()
@@ -100,7 +101,8 @@ fn type_into(model: &mut Model, event: KeyEvent) {
 /// The line that is being typed.
 fn field(model: &mut Model) -> Option<&mut Input> {
     match model.modes.last_mut()? {
-        Mode::Note(input)
+        Mode::Arm(input)
+        | Mode::Note(input)
         | Mode::Say(_, input)
         | Mode::Edit(Editor { choice: Choice::Number(input), .. }) => Some(input),
         Mode::Plan(dialog) if dialog.stage == Stage::Review => match dialog.focus {
@@ -137,6 +139,8 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Timeline => show(model, Mode::Timeline(0)),
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
+        Action::ZoomIn => rewind::zoom(model, true),
+        Action::ZoomOut => rewind::zoom(model, false),
         Action::NextScope => choose_scope(model, true),
         Action::PreviousScope => choose_scope(model, false),
         Action::Up => scroll(model, &|at, _| at.saturating_sub(1)),
@@ -152,6 +156,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
                 Some(Next::Watch(_) | Next::Step(_)) | None => Vec::new(),
             };
         }
+        Action::Arm => return arm::arm(model),
         Action::Contain => return contain(model),
         Action::Rollback => guide::open_rollback(model),
         Action::AllSafe => return dialog::wish(model, Want::AllSafe),
@@ -198,7 +203,11 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::ToEnd
         | Action::Faster
         | Action::Slower => {
-            return action.seek().map(Effect::Seek).into_iter().collect();
+            let Some(to) = action.seek() else { return Vec::new() };
+            if model.playhead.is_some() {
+                return vec![Effect::Seek(to)];
+            }
+            rewind::seek(model, to);
         }
     }
     Vec::new()
@@ -265,7 +274,8 @@ fn freeze(model: &mut Model, now: Mono) {
     model.frozen = match model.frozen.take() {
         Some(_) => None,
         None => {
-            Some(Frozen { update: model.latest.clone(), since: now, wall: model.wall, newer: 0 })
+            let (update, wall) = (model.latest.clone(), model.wall);
+            Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false })
         }
     };
 }
@@ -381,6 +391,7 @@ fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
         Context::Leaving => vec![Effect::Leave],
         Context::Plan | Context::Field => dialog::accept(model, now),
         _ => match model.mode() {
+            Mode::Arm(_) => arm::typed(model, now),
             Mode::Note(_) => note(model),
             Mode::Say(..) => guide::said(model, now),
             _ => take_value(model),

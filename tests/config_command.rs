@@ -41,7 +41,7 @@ fn uncommented() -> String {
         Some(key) if !key.starts_with(' ') && !key.is_empty() => key,
         _ => line,
     });
-    lines.map(|line| format!("{line}\n")).collect()
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn schema() -> Value {
@@ -168,7 +168,7 @@ fn a_check_names_what_is_wrong_and_says_what_is_there() {
         let output = weir(folder.path(), &["config", "check"]);
         (output.status.code(), text(&output.stdout) + &text(&output.stderr))
     };
-    let (code, said) = check("[ui]\ntheme = 'tritanopia'\n[keys]\nfreeze = ['z']\n");
+    let (code, said) = check("[ui]\ntheme = 'tritanopia'\n[keys]\nfreeze = ['f7']\n");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("nothing is wrong") && said.contains("1 sources: a"), "{said}");
     for (lines, place, words) in [

@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const ROWS: u16 = 40;
 const COLUMNS: u16 = 200;
 
+/// What a terminal sends for F7.
+const F7: &str = "\u{1b}[18~";
+
 struct Terminal {
     _master: Box<dyn MasterPty + Send>,
     keys: Box<dyn Write + Send>,
@@ -95,12 +98,12 @@ fn a_saved_file_is_taken_over_where_it_can_be_and_the_rest_is_said() {
     terminal.wait_for("q quit");
     // The timeline keeps what is said only for some seconds elsewhere.
     terminal.press("t");
-    let keys = "[keys]\nfreeze = ['z']\n[ui]\ntheme = 'high-contrast'\n";
+    let keys = "[keys]\nfreeze = ['f7']\n[ui]\ntheme = 'high-contrast'\n";
     save("staging", "one", &one, keys);
     terminal.wait_for("weir.toml was read again, in force: ui, keys");
-    terminal.press("z");
+    terminal.press(F7);
     terminal.wait_for("FROZEN");
-    terminal.press("z");
+    terminal.press(F7);
     save("staging", "one", &one, "[ui]\ntheme = 'mauve'\n");
     terminal.wait_for("weir.toml:7:1: `ui.theme`: there is no theme `mauve`");
     terminal.wait_for("what was read before stays in force");

@@ -13,7 +13,7 @@ use chrono::{DateTime, FixedOffset, Local, TimeDelta, Utc};
 use color_eyre::eyre::{Context as _, Result, bail};
 
 use super::scrape::duration;
-use super::{config, live, out};
+use super::{config, live, out, watch};
 use crate::diagnosis::Owners;
 use crate::incident::recording::{Moment, Replay, Told};
 use crate::incident::{self, Diagnoses, Event, JournalError};
@@ -195,7 +195,7 @@ async fn watched(args: &Args, path: &Path) -> Result<String> {
     let loaded = config::load(path)?;
     let library = loaded.library(args.runbooks.as_deref())?;
     let sources = live::sources(&loaded, path)?;
-    let store = loaded.flag_store()?;
+    let flag_store = loaded.flag_store()?;
     let asks_past = has_past(&sources);
     let origin = live::origin(asks_past.then_some(PAST));
     let mut diagnoses = Diagnoses::new(Arc::clone(&library));
@@ -211,10 +211,12 @@ async fn watched(args: &Args, path: &Path) -> Result<String> {
         story.see_past(&past.scopes, &mut diagnoses, |at| wall - now.saturating_since(at));
         made_from.push("the hour before is taken from Prometheus, a look each 15 s".to_owned());
     }
+    let alerts = watch::alerts(&loaded, &sources)?.map(|source| watch::watched(source, origin));
     live::look_from(sources, origin, args.span, |observation| {
         let (verdicts, changes) = diagnoses.step(observation);
+        let alerts = alerts.as_ref().and_then(|(_, feed)| feed.borrow().clone());
         let update = Update::new(Arc::new(observation.clone()), verdicts);
-        story.see(&Update { changes, ..update });
+        story.see(&Update { changes, alerts, ..update });
     })
     .await?;
     let now = Utc::now();
@@ -223,15 +225,15 @@ async fn watched(args: &Args, path: &Path) -> Result<String> {
     let journal = args.journal.clone().map_or_else(incident::default_path, Ok)?;
     let (entries, audit) = journal_of(&journal, from)?;
     let mut flips = flips::from_journal(&entries);
-    let flags = match &store {
+    let flags = match &flag_store {
         None => Flags::Unknown("no flag store is configured; add [flags]".to_owned()),
-        Some(store) => {
-            if let Ok(events) = store.events(0).await {
+        Some(place) => {
+            if let Ok(events) = place.events(0).await {
                 let events: Vec<_> = events.into_iter().filter(|one| one.at >= from).collect();
                 flips::add_from_store(&mut flips, &events);
             }
-            match store.list().await {
-                Ok(table) => Flags::Table(table, store.name().to_owned()),
+            match place.list().await {
+                Ok(table) => Flags::Table(table, place.name().to_owned()),
                 Err(error) => Flags::Unknown(error.to_string()),
             }
         }

@@ -27,7 +27,7 @@ use crate::ingest::{
 };
 use crate::signal::Mono;
 use crate::tui::{Arming, Backfill, Notice, Session};
-use reload::{Polling, Reload};
+use reload::{Again, Polling, Reload};
 
 /// Notices that may wait for the screen.
 const NOTICES_MAX: usize = 8;
@@ -122,7 +122,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let (tell, settings) = mpsc::channel(NOTICES_MAX);
     let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);
-    let again: Option<Box<dyn Fn(_) -> _ + Send>> = match &recording {
+    let again: Option<Again> = match &recording {
         None => Some(Box::new(again)),
         Some(_) => None,
     };
@@ -185,7 +185,7 @@ fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<
 }
 
 /// Whose alerts are shown: those of the Alertmanager that is named, else of the first Prometheus.
-fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
+pub(super) fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
     if let Some((url, access)) = loaded.alertmanager()? {
         let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
         return Ok(Some(AlertSource::Alertmanager(Box::new(alertmanager))));
@@ -196,7 +196,8 @@ fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSourc
     }))
 }
 
-fn watched(source: AlertSource, origin: Instant) -> (AlertWatch, AlertFeed) {
+/// Asks for alerts while the first of the answer lives.
+pub(super) fn watched(source: AlertSource, origin: Instant) -> (AlertWatch, AlertFeed) {
     let (sender, receiver) = watch::channel(None);
     (AlertWatch::spawn(source, ALERT_INTERVAL, origin, sender), receiver)
 }

@@ -163,12 +163,12 @@ fn rows(buffer: &Buffer) -> impl Iterator<Item = Vec<&Cell>> {
 }
 
 /// Neighbours that look alike. Bars and letters are drawn in different ways, and stand apart.
-fn runs<'a>(row: Vec<&'a Cell>) -> Vec<Vec<&'a Cell>> {
+fn runs(row: Vec<&Cell>) -> Vec<Vec<&Cell>> {
     let alike = |one: &Cell, other: &Cell| {
         (one.fg, one.bg, one.modifier) == (other.fg, other.bg, other.modifier)
             && bar(one.symbol()).is_some() == bar(other.symbol()).is_some()
     };
-    let mut runs: Vec<Vec<&Cell>> = Vec::new();
+    let mut runs: Vec<Vec<_>> = Vec::new();
     for cell in row {
         match runs.last_mut() {
             Some(run) if alike(run[0], cell) => run.push(cell),

@@ -121,7 +121,7 @@ fn row(change: &EventChangeRow) -> (String, Option<String>, Option<String>) {
 
 /// The flip by which this one was taken back whole, if it was.
 #[must_use]
-pub fn taken_back<'a>(flips: &'a [Flip], place: usize) -> Option<&'a Flip> {
+pub fn taken_back(flips: &[Flip], place: usize) -> Option<&Flip> {
     let flip = &flips[place];
     let undone_by = |later: &&Flip| {
         later.has_changed == Some(true)

@@ -418,7 +418,7 @@ fn unknowns(text: &mut String, verdict: &Verdict) {
 
 /// The flip as an event of the timeline; the table below has all of it.
 fn flip_line(flip: &Flip) -> String {
-    let changes: Vec<String> = flip.changes.iter().map(|change| in_words(change)).collect();
+    let changes: Vec<String> = flip.changes.iter().map(in_words).collect();
     let what = if flip.is_undo { "undo" } else { "flip" };
     let plan = if flip.plan.is_empty() { String::new() } else { format!(" {}", flip.plan) };
     let end = flip.outcome.as_ref().map_or("unknown outcome", |outcome| outcome);

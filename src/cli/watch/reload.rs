@@ -4,6 +4,7 @@
 //! What only a restart can take over is named, so that nobody believes otherwise.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -24,12 +25,15 @@ const FOLDERS: [&str; 2] = ["adapters", "themes"];
 /// What only a restart takes over, by key.
 const FIXED: [&str; 4] = ["environment", "flags", "alertmanager", "runbooks"];
 
+/// Makes a poller of these sources.
+pub type Again = Box<dyn Fn(Vec<SourceConfig>) -> Result<Poller> + Send>;
+
 /// What polls the sources, and how it is made anew for others.
 pub struct Polling {
     /// The poller; it is replaced whole.
     pub poller: Poller,
     /// Makes another one; `None` while a recording is made, whose sources are written down already.
-    pub again: Option<Box<dyn Fn(Vec<SourceConfig>) -> Result<Poller> + Send>>,
+    pub again: Option<Again>,
 }
 
 /// Whoever reads the file again.
@@ -127,10 +131,10 @@ impl Reload {
         let name = self.path.display();
         let mut text = format!("{name} was read again");
         if !taken.is_empty() {
-            text.push_str(&format!(", in force: {}", taken.join(", ")));
+            let _ = write!(text, ", in force: {}", taken.join(", "));
         }
         if !restart.is_empty() {
-            text.push_str(&format!("; restart weir watch for: {}", restart.join(", ")));
+            let _ = write!(text, "; restart weir watch for: {}", restart.join(", "));
         }
         let said = Said { text, is_bad: false };
         let owners = loaded.owners();

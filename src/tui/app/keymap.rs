@@ -71,7 +71,7 @@ pub fn remapped(wishes: &Wishes) -> Result<&'static [Entry], KeyError> {
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Err(refuse(format!("`{name}` has {} keys", keys.len()), "give it 1 to 8"));
         }
-        let mut wished: Vec<Vec<Key>> = vec![Vec::new(); rows.len()];
+        let mut fitting: Vec<Vec<Key>> = vec![Vec::new(); rows.len()];
         for text in keys {
             let fits = rows.iter().map(|place| key_for(&entries[*place], text));
             let fits: Vec<_> = fits.collect();
@@ -80,11 +80,11 @@ pub fn remapped(wishes: &Wishes) -> Result<&'static [Entry], KeyError> {
             {
                 return Err(refuse(why.clone(), remedy));
             }
-            for (row, key) in wished.iter_mut().zip(fits) {
+            for (row, key) in fitting.iter_mut().zip(fits) {
                 row.extend(key.ok());
             }
         }
-        for (place, keys) in rows.into_iter().zip(wished) {
+        for (place, keys) in rows.into_iter().zip(fitting) {
             // Where none of them can be pressed, the own ones stay: a field still needs its arrows.
             if !keys.is_empty() {
                 // A table for the rest of the session; there are few of them.
@@ -246,8 +246,8 @@ mod tests {
     fn other_keys_take_the_place_of_the_own_ones() {
         let entries = remapped(&wish("freeze", &["x1", "f5"]));
         assert!(entries.is_err());
-        let entries = remapped(&wish("freeze", &["z", "f5"])).expect("free keys");
-        assert_eq!(keys(entries, "freeze"), [["z", "F5"]], "its two rows say the same now");
+        let entries = remapped(&wish("freeze", &["ö", "f7"])).expect("free keys");
+        assert_eq!(keys(entries, "freeze"), [["ö", "F7"]], "its two rows say the same now");
         assert_eq!(entries.len(), REGISTRY.len() - 1);
         let none = remapped(&Wishes::new()).expect("nothing");
         assert_eq!(none.len(), REGISTRY.len());
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_have_a_letter_keeps_its_own_key() {
-        let entries = remapped(&wish("up", &["i"])).expect("a free key");
-        assert_eq!(keys(entries, "up"), [["Up"], ["i"]]);
+        let entries = remapped(&wish("up", &["ö"])).expect("a free key");
+        assert_eq!(keys(entries, "up"), [["Up"], ["ö"]]);
     }
 
     #[test]

@@ -6,13 +6,16 @@ use std::process::{Command, Stdio};
 use weir::tui::app::action::{Entry, REGISTRY};
 
 /// Every command that a person sees.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 21] = [
     "drill",
     "watch",
+    "init",
+    "config",
     "provider",
     "replay",
     "recording",
     "diagnose",
+    "report",
     "classify",
     "runbook",
     "scrape",

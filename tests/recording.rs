@@ -192,3 +192,36 @@ fn errors_name_the_file_and_what_to_do() {
     }
     assert_eq!(std::fs::read(&file).expect("a file"), b"{}", "nothing is written over");
 }
+
+#[test]
+fn a_screen_of_a_recording_is_printed_without_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, _) = recorded(folder.path(), "40s");
+    let draw = |arguments: &[&str]| {
+        let output = weir(&[&["replay", path(&file), "--at", "35s"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let overview = draw(&["--screen", "overview", "--size", "80x24"]);
+    assert_eq!(overview.lines().count(), 24);
+    assert!(overview.contains("INCIDENT nested-retries"), "{overview}");
+    assert!(
+        overview.lines().all(|line| line.chars().count() <= 80) && !overview.contains('\u{1b}')
+    );
+    let diagnosis = draw(&["--screen", "diagnose", "--format", "ansi"]);
+    assert!(diagnosis.contains("\u{1b}[") && diagnosis.lines().count() == 40, "{diagnosis}");
+    let image = draw(&["--screen", "overview", "--format", "svg", "--theme", "light"]);
+    assert!(image.starts_with("<svg ") && image.trim_end().ends_with("</svg>"));
+    assert!(image.contains("fill=\"#fafafa\"") && image.contains("nested-retries"));
+    assert_eq!(draw(&["--screen", "overview", "--format", "svg", "--theme", "light"]), image);
+    for (arguments, words) in [
+        (["--at=35s", "--screen=cockpit"], "name one of diagnose, flags, "),
+        (["--at=35s", "--size=80x24"], "--screen"),
+        (["--screen=overview", "--size=0x9"], "is no size"),
+        (["--screen=overview", "--theme=mauve"], "name one of dark, light"),
+    ] {
+        let refused = weir(&[&["replay", path(&file)][..], &arguments].concat());
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(words), "{arguments:?}: {said}");
+    }
+}

@@ -3,6 +3,7 @@
 mod access;
 mod flags;
 mod source;
+mod ui;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use access::AccessKeys;
 pub use access::{BasicEntry, HeaderEntry, TlsEntry};
 pub use flags::{FlagStoreEntry, FlagStoreKind, Place};
 pub use source::SourceEntry;
+pub use ui::UiEntry;
 
 /// `weir.toml`: what weir reads, and what it may change.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -47,6 +49,11 @@ pub struct WeirToml {
     pub alertmanager: Option<AlertmanagerEntry>,
     /// Folder with a team's own runbooks, from that of this file.
     pub runbooks: Option<PathBuf>,
+    /// How the dashboard looks.
+    pub ui: Option<UiEntry>,
+    /// Keys by the name of their action, in place of its own: `freeze = ["x", "ctrl-r"]`.
+    #[serde(default)]
+    pub keys: BTreeMap<String, Vec<String>>,
 }
 
 /// `[alertmanager]`: whose alerts and silences are shown.
@@ -80,6 +87,18 @@ impl Loaded {
     /// A complaint about a key of this file.
     pub fn wrong(&self, key: &str, message: &str, remedy: &str) -> Report {
         TomlError::at_key(&self.name, &self.text, key, message, remedy).into()
+    }
+
+    /// The folder of this file, which its paths are taken from.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        Path::new(&self.name).parent().unwrap_or(Path::new("")).to_owned()
+    }
+
+    /// What stands in it as plain TOML, to compare one with another.
+    #[must_use]
+    pub fn table(&self) -> toml::Table {
+        self.text.parse().unwrap_or_default()
     }
 
     /// The gateway's complaint about this file.
@@ -132,7 +151,7 @@ impl Loaded {
 
     /// A path of this file, which is taken from the file's folder.
     fn path(&self, path: &Path) -> PathBuf {
-        Path::new(&self.name).parent().unwrap_or(Path::new("")).join(path)
+        self.folder().join(path)
     }
 
     fn environment(&self, key: &str, variable: &str) -> Result<String> {
@@ -161,7 +180,7 @@ pub fn adapters(path: &Path) -> Adapters {
 pub fn load(path: &Path) -> Result<Loaded> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        eyre!("cannot read {name}: {error}; name a file with -c FILE (an example is in the README)")
+        eyre!("cannot read {name}: {error}; name a file with -c FILE, or make one with `weir init` or `weir config template`")
     })?;
     match toml::from_str(&text) {
         Ok(toml) => Ok(Loaded { name, text, toml }),

@@ -51,7 +51,8 @@ pub(super) fn in_words(verdict: &Verdict, library: &Library, owners: &Owners) ->
     lines.join("\n") + "\n"
 }
 
-fn also(ranked: &Ranked, named: &str) -> String {
+/// A cause beside the one that was named.
+pub(super) fn also(ranked: &Ranked, named: &str) -> String {
     let Ranked { cause, standing, evidence_for, evidence_against, evidence_unknown, role } = ranked;
     let counts =
         format!("{evidence_for} for, {evidence_against} against, {evidence_unknown} unknown");
@@ -83,7 +84,7 @@ fn completeness(verdict: &Verdict) -> String {
 }
 
 /// Where to fetch what is missing; signals that come from one place share a line.
-fn fetching(missing: &[Missing]) -> Vec<String> {
+pub(super) fn fetching(missing: &[Missing]) -> Vec<String> {
     let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in missing {
         match places.iter_mut().find(|(place, _)| *place == one.fetch) {
@@ -123,7 +124,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// What to do first. Evidence that contradicts itself offers no action at all.
-fn next_step(verdict: &Verdict, library: &Library) -> String {
+pub(super) fn next_step(verdict: &Verdict, library: &Library) -> String {
     if verdict.standing == Standing::Contradicted {
         let cause = &verdict.cause;
         return format!(

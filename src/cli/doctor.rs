@@ -6,7 +6,7 @@
 
 mod document;
 mod finding;
-mod schema;
+pub(super) mod schema;
 mod sources;
 mod surroundings;
 mod terminal;

@@ -1,7 +1,7 @@
 //! `weir drill`: stages an incident, on loopback with the dashboard, without a screen, or virtually.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::board::{self, Feeds};
 use super::drill_check::CheckArgs;
 use super::drill_gate::GateArgs;
+use super::look::LookArgs;
 use super::out::{self, OutputError};
 use super::{
     drill_check, drill_compare, drill_gate, drill_list, drill_record, drill_upstream, record,
@@ -28,6 +29,7 @@ use crate::incident::Journal;
 use crate::incident::recording::{RecordingThread, Tape, Told};
 use crate::runbook;
 use crate::signal::parse_duration;
+use crate::tui::app::action::REGISTRY;
 use crate::tui::{Appearance, Arming, Notice, Session};
 
 /// Exit code for a budget that was not confirmed.
@@ -79,6 +81,8 @@ pub struct Args {
     /// Print the report as one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    look: LookArgs,
     #[command(flatten)]
     check: CheckArgs,
     #[command(flatten)]
@@ -185,8 +189,9 @@ fn live(
         if !std::io::stdout().is_terminal() {
             return Err(crate::tui::Error::NoTerminal.into());
         }
+        let appearance = args.look.appearance(None)?;
         let stage = Stage::set(&staging).await?;
-        screen(stage, library, &args.flips, args.record.as_deref()).await
+        screen(stage, library, args, appearance).await
     })
 }
 
@@ -220,13 +225,13 @@ pub(super) fn reqwest_client() -> Result<reqwest::Client> {
 async fn screen(
     stage: Stage,
     library: &Arc<Library>,
-    flips: &[TimedFlip],
-    record: Option<&Path>,
+    args: &Args,
+    appearance: Appearance,
 ) -> Result<ExitCode> {
     let control = Control::new(reqwest_client()?, &stage)?;
     let origin = Instant::now();
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
-    let recording = drill_record::start(record, &stage, Some(notify.clone()))?;
+    let recording = drill_record::start(args.record.as_deref(), &stage, Some(notify.clone()))?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
     let (poller, observations) = live::poll(&control, origin, tape())?;
     let feeds = Feeds { observations, alerts: None, backfill: None, tape: tape() };
@@ -238,7 +243,7 @@ async fn screen(
     }
     let title = format!("drill {}", stage.scenario().name);
     control.start().await?;
-    let script = tokio::spawn(play(stage, control, flips.to_vec(), (notify, tape())));
+    let script = tokio::spawn(play(stage, control, args.flips.clone(), (notify, tape())));
     let exit = crate::tui::run(Session {
         title,
         environment: "drill".to_owned(),
@@ -248,10 +253,12 @@ async fn screen(
         port,
         read_only: false,
         arming: Arming::NotNeeded,
-        appearance: Appearance::detect(),
+        appearance,
         person: super::actor::from_system(),
         owners: Owners::default(),
         walk: None,
+        registry: REGISTRY,
+        settings: mpsc::channel(1).1,
     })
     .await;
     script.abort();

@@ -37,15 +37,33 @@ pub fn sources(loaded: &Loaded, path: &Path) -> Result<Vec<SourceConfig>> {
 pub async fn look(
     path: &Path,
     span: Duration,
-    mut see: impl FnMut(&Observation),
+    see: impl FnMut(&Observation),
 ) -> Result<Arc<Observation>> {
     let loaded = config::load(path)?;
-    let sources = sources(&loaded, path)?;
-    let origin = Instant::now();
+    look_from(sources(&loaded, path)?, Instant::now(), span, see).await
+}
+
+/// The zero of a run's clock: so early that as much of the past as is wanted lies after it.
+pub fn origin(past: Option<Duration>) -> Instant {
+    let now = Instant::now();
+    past.and_then(|past| now.checked_sub(past)).unwrap_or(now)
+}
+
+/// As [`look`], for sources that are known already, on a clock that may have begun earlier.
+///
+/// # Errors
+/// As [`look`].
+pub async fn look_from(
+    sources: Vec<SourceConfig>,
+    origin: Instant,
+    span: Duration,
+    mut see: impl FnMut(&Observation),
+) -> Result<Arc<Observation>> {
+    let begun = Instant::now();
     let (sender, mut observations) = watch::channel(None);
     let poller = Poller::spawn(PollConfig { sources, interval: INTERVAL, origin }, sender)?;
     let mut newest: Option<Arc<Observation>> = None;
-    while origin.elapsed() < span && observations.changed().await.is_ok() {
+    while begun.elapsed() < span && observations.changed().await.is_ok() {
         if let Some(observation) = observations.borrow_and_update().clone() {
             see(&observation);
             newest = Some(observation);

@@ -6,6 +6,7 @@ mod board;
 mod classify;
 mod columns;
 mod config;
+mod configure;
 mod diagnose;
 mod diagnose_text;
 mod doctor;
@@ -22,17 +23,21 @@ mod flag;
 mod flag_text;
 mod gateway;
 mod gateway_state;
+mod init;
 mod keys;
 mod lifetime;
 mod live;
+mod look;
 mod manual;
 mod out;
+mod picture;
 mod player;
 mod provider;
 mod rate;
 mod record;
 mod recording;
 mod replay;
+mod report;
 mod runbook;
 mod runbook_page;
 mod runbook_test;
@@ -66,6 +71,10 @@ enum Command {
     Drill(drill::Args),
     /// The dashboard on real systems
     Watch(watch::Args),
+    /// Write a first weir.toml from what answers on this machine
+    Init(init::Args),
+    /// The configuration: a template, its schema, a check
+    Config(configure::Args),
     #[command(hide = true)]
     DrillClients(drill_clients::Args),
     /// A simulated provider
@@ -76,6 +85,8 @@ enum Command {
     Recording(recording::Args),
     /// Verdicts, no screen
     Diagnose(diagnose::Args),
+    /// The incident so far, as a report in Markdown
+    Report(report::Args),
     /// What a provider's answers mean: class, wait, meters
     Classify(classify::Args),
     /// Runbooks: list, show, lint, test, walk
@@ -163,6 +174,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let _log = log_to_file();
             runtime()?.block_on(watch::run(args))
         }
+        Command::Init(args) => runtime()?.block_on(init::run(args)),
+        Command::Config(args) => configure::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Recording(args) => recording::run(&args),
         Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
@@ -172,6 +185,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Rate(args) => rate::run(&args),
         Command::Runbook(args) => runbook::run(&args),
         Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
+        Command::Report(args) => runtime()?.block_on(report::run(args)),
         Command::Flag(args) => runtime()?.block_on(flag::run(args)),
         Command::Audit(args) => runtime()?.block_on(audit::run(args)),
         Command::Gateway(args) => {

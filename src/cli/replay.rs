@@ -10,6 +10,8 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::diagnose_text::in_words;
+use super::look::LookArgs;
+use super::picture::PictureArgs;
 use super::scrape::duration;
 use super::{out, player};
 use crate::diagnosis::{Owners, verdict_to_json};
@@ -17,7 +19,8 @@ use crate::flag::wire::SnapshotBody;
 use crate::flag::{FlagTable, Outcome, Plan};
 use crate::incident::recording::{Moment, Replay};
 use crate::runbook;
-use crate::tui::{Answer, Appearance, Arming, Entry, Port, Seek, Session, Wish};
+use crate::tui::app::action::REGISTRY;
+use crate::tui::{Answer, Arming, Entry, Port, Seek, Session, Wish};
 
 /// The dashboard on a recording. Nothing can be changed in it.
 #[derive(Debug, clap::Args)]
@@ -36,6 +39,10 @@ pub struct Args {
     /// Runbooks to put beside the built-in ones
     #[arg(long, value_name = "DIR")]
     runbooks: Option<PathBuf>,
+    #[command(flatten)]
+    picture: PictureArgs,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// Shows the recording.
@@ -55,6 +62,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         print(&replay, &moment, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(screen) = &args.picture.screen {
+        let at = at.unwrap_or(last);
+        out::text(&args.picture.draw(screen, replay, at, &args.look)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let appearance = args.look.appearance(None)?;
     let _log = super::log_to_file();
     super::runtime()?.block_on(async {
         let header = replay.header();
@@ -71,10 +84,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             port: std::sync::Arc::new(Shelf(wishes)),
             read_only: true,
             arming: Arming::Locked,
-            appearance: Appearance::detect(),
+            appearance,
             person: super::actor::from_system(),
             owners: Owners::default(),
             walk: None,
+            registry: REGISTRY,
+            settings: mpsc::channel(1).1,
         })
         .await?;
         Ok(ExitCode::SUCCESS)

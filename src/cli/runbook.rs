@@ -1,6 +1,7 @@
 //! `weir runbook`: list, show, lint and test runbooks.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,6 +71,8 @@ enum Command {
     },
     /// How runbooks and their tests are written
     Format,
+    /// Every cause in its runbook's own words, as Markdown: `docs/causes.md`
+    Causes,
     /// Runs test files: series or a recording in, path and evidence out
     #[command(after_help = "`weir runbook format` tells how a test file is written.")]
     Test(runbook_test::Args),
@@ -87,6 +90,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Walk { file, runbooks } => walk(file, runbooks.as_deref()),
         Command::Format => {
             out::text(FORMAT)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Causes => {
+            out::text(&causes())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Test(args) => runbook_test::run(args),
@@ -144,6 +151,40 @@ fn list(dir: Option<&Path>, as_json: bool) -> Result<ExitCode> {
 /// Name and text of the runbooks in the binary.
 fn shipped() -> impl Iterator<Item = (String, String)> {
     SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+}
+
+/// How `docs/causes.md` begins.
+const CAUSES: &str = "\
+# Causes
+
+Every cause that weir can name, in the words of its runbook. Made from `runbooks/`; do not edit.
+`weir runbook causes > docs/causes.md` renews it. `weir runbook show ID` shows the steps;
+`weir diagnose --explain ID` says why it is that cause now, or why not.
+";
+
+/// Every cause: its title, what its runbook says before the first step, and its first aid.
+fn causes() -> String {
+    let library = runbook::embedded();
+    let mut page = CAUSES.to_owned();
+    for (name, text) in SHIPPED {
+        let id = name.strip_suffix(runbook::SUFFIX).unwrap_or(name);
+        let Some(cause) = library.book(id).and_then(|book| book.cause.as_ref()) else { continue };
+        let words = text.split("\n```").next().unwrap_or_default();
+        let (title, words) = words.split_once('\n').unwrap_or((words, ""));
+        let title = title.trim_start_matches("# ");
+        let _ = write!(page, "\n## `{id}`: {title}\n\n{}\n", words.trim());
+        if let Some(plan) = &cause.plan {
+            let _ = write!(page, "\nFirst aid: the plan `{plan}`.");
+        }
+        if !cause.lasting.is_empty() {
+            let gap = if cause.plan.is_some() { " " } else { "\n" };
+            let _ = write!(page, "{gap}For good: {}.", cause.lasting);
+        }
+        if cause.plan.is_some() || !cause.lasting.is_empty() {
+            page.push('\n');
+        }
+    }
+    page
 }
 
 fn show(name: &str, raw: bool) -> Result<ExitCode> {

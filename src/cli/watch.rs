@@ -1,17 +1,23 @@
 //! `weir watch`: the dashboard on real systems.
 
-use std::path::PathBuf;
+mod reload;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::FalseyValueParser;
 use color_eyre::eyre::{Result, bail};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::board::{self, Feeds};
 use super::config::{self, Loaded};
+use super::init;
 use super::live;
+use super::look::LookArgs;
 use super::record;
 use super::walk_text;
 use crate::incident::recording::{RecordingThread, SourceLine};
@@ -20,10 +26,13 @@ use crate::ingest::{
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::signal::Mono;
-use crate::tui::{Appearance, Arming, Backfill, Notice, Session};
+use crate::tui::{Arming, Backfill, Notice, Session};
+use reload::{Again, Polling, Reload};
 
 /// Notices that may wait for the screen.
 const NOTICES_MAX: usize = 8;
+/// What is read where no file is named.
+const FILE: &str = "weir.toml";
 /// How far back is asked for what was before the first poll.
 const PAST: Duration = Duration::from_hours(1);
 
@@ -33,10 +42,10 @@ type AlertFeed = watch::Receiver<Option<Arc<Alerts>>>;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File with [[source]] and, to change flags, [flags]
-    #[arg(short, long, value_name = "FILE", default_value = "weir.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = FILE, env = "WEIR_CONFIG")]
     config: PathBuf,
     /// Offer no flips
-    #[arg(long)]
+    #[arg(long, env = "WEIR_READ_ONLY", value_parser = FalseyValueParser::new())]
     read_only: bool,
     /// Start armed for this environment, which must be that of the file: flips can be sent at once. Without
     /// it, `A` arms
@@ -51,6 +60,8 @@ pub struct Args {
     /// Record everything that is heard into a new file, for `weir replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// Runs until the person leaves.
@@ -58,15 +69,20 @@ pub struct Args {
 /// # Errors
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
 pub async fn run(args: Args) -> Result<ExitCode> {
+    // Whoever names a file wants that one; without any, this may be the first time.
+    if args.config == Path::new(FILE) && !init::offer(&args.config).await? {
+        return Err(init::missing(&args.config));
+    }
     let loaded = config::load(&args.config)?;
     let is_armed = is_armed(args.arm.as_deref(), &loaded.environment_name())?;
     let library = loaded.library(args.runbooks.as_deref())?;
+    let (appearance, registry) = (args.look.appearance(Some(&loaded))?, loaded.registry()?);
     let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
     let walk = walk.transpose()?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
     let store = loaded.flag_store()?;
-    let origin = origin(&sources);
+    let origin = live::origin(has_past(&sources).then_some(PAST));
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let alerts = alerts(&loaded, &sources)?;
@@ -84,8 +100,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     });
     let recording = recording.transpose()?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
-    let poll = PollConfig { sources, interval: live::INTERVAL, origin };
-    let poller = Poller::spawn_witnessed(poll, sender, record::witness(tape()))?;
+    let poll = move |sources| PollConfig { sources, interval: live::INTERVAL, origin };
+    let poller = Poller::spawn_witnessed(poll(sources), sender.clone(), record::witness(tape()))?;
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
     let (journal, open_flips) = match board::journal() {
         Ok((journal, open_flips)) => (Ok(journal), open_flips),
@@ -104,22 +120,40 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         false => Arming::Locked,
     };
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
+    let (tell, settings) = mpsc::channel(NOTICES_MAX);
+    let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);
+    let again: Option<Again> = match &recording {
+        None => Some(Box::new(again)),
+        Some(_) => None,
+    };
+    let reload = Reload {
+        path: args.config.clone(),
+        look: args.look.clone(),
+        is_read_only: read_only,
+        polling: Polling { poller, again },
+        settings: tell,
+    };
+    let (environment_of, owners) = (environment, loaded.owners());
+    // Holds the poller: it polls until this ends.
+    let reload = AbortOnDropHandle::new(tokio::spawn(reload.run(loaded)));
     let exit = crate::tui::run(Session {
         title: if has_journal { "watch" } else { "watch (no journal)" }.to_owned(),
-        environment,
+        environment: environment_of,
         started: origin.into_std(),
         updates: board::diagnosed(Feeds { observations, alerts, backfill, tape: tape() }, library),
         notices,
         read_only,
         arming,
         port: desk,
-        appearance: Appearance::detect(),
+        appearance,
         person: super::actor::from_system(),
-        owners: loaded.owners(),
+        owners,
         walk,
+        registry,
+        settings,
     })
     .await;
-    drop((poller, alert_watch, time));
+    drop((reload, alert_watch, time));
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
@@ -133,13 +167,6 @@ fn is_armed(asked: Option<&str>, environment: &str) -> Result<bool> {
         }
         asked => Ok(asked.is_some()),
     }
-}
-
-/// The zero of the run's clock: so early that the hour before the first poll lies after it.
-fn origin(sources: &[SourceConfig]) -> Instant {
-    let now = Instant::now();
-    let early = now.checked_sub(PAST).filter(|_| has_past(sources));
-    early.unwrap_or(now)
 }
 
 /// Asks for the hour before the first poll. What cannot be had is in the log: the dashboard is no
@@ -158,7 +185,7 @@ fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<
 }
 
 /// Whose alerts are shown: those of the Alertmanager that is named, else of the first Prometheus.
-fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
+pub(super) fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSource>> {
     if let Some((url, access)) = loaded.alertmanager()? {
         let alertmanager = Alertmanager::new("alertmanager", &url, access, ALERT_TIMEOUT)?;
         return Ok(Some(AlertSource::Alertmanager(Box::new(alertmanager))));
@@ -169,7 +196,8 @@ fn alerts(loaded: &Loaded, sources: &[SourceConfig]) -> Result<Option<AlertSourc
     }))
 }
 
-fn watched(source: AlertSource, origin: Instant) -> (AlertWatch, AlertFeed) {
+/// Asks for alerts while the first of the answer lives.
+pub(super) fn watched(source: AlertSource, origin: Instant) -> (AlertWatch, AlertFeed) {
     let (sender, receiver) = watch::channel(None);
     (AlertWatch::spawn(source, ALERT_INTERVAL, origin, sender), receiver)
 }

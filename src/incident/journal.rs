@@ -281,8 +281,11 @@ pub fn verify(path: &Path) -> Result<Found, JournalError> {
     read_on(path, &file, &mut Tail::default())
 }
 
-/// Checks a journal as [`verify`] does, and shows `each` entry.
-pub(super) fn read(path: &Path, mut each: impl FnMut(Entry)) -> Result<(), JournalError> {
+/// Checks a journal as [`verify`] does, and shows `each` entry; those before a bad line were shown.
+///
+/// # Errors
+/// As [`verify`].
+pub fn read(path: &Path, mut each: impl FnMut(Entry)) -> Result<(), JournalError> {
     let file = File::open(path).map_err(cannot("open it", path))?;
     walk(path, &file, &mut Tail::default(), |entry, _| each(entry)).map(drop)
 }

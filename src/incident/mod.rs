@@ -21,6 +21,6 @@ pub use flips::{CLAIM_S, Claim, Follow, SOMEBODY, claim, history, timers};
 pub use hindsights::{Earlier, KEPT_MAX, earlier, keep, place_beside};
 pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,
-    default_path, verify,
+    default_path, read, verify,
 };
 pub use reconcile::{reconcile, settled, unsettled};

@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::flag::{NoForecast, forecast};
 use crate::signal::Mono;
 use crate::tui::app::{Effect, Model, Msg, Question, update};
-use crate::tui::session::{Error, Exit, ExitReason, Port, Session};
+use crate::tui::session::{Error, Exit, ExitReason, Port, Session, Settings};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
 use crate::tui::view;
@@ -80,6 +80,10 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                 desk.notices_closed = notice.is_none();
                 notice.map_or(Woken::Nothing, |notice| Woken::msg(Msg::Noticed(notice)))
             }
+            settings = desk.session.settings.recv(), if !desk.settings_closed => {
+                desk.settings_closed = settings.is_none();
+                settings.map_or(Woken::Nothing, |settings| Woken::msg(desk.set(settings)))
+            }
             _ = second.tick() => {
                 if is_lost() {
                     break ExitReason::TerminalLost;
@@ -132,6 +136,7 @@ struct Desk {
     answer: mpsc::Sender<Msg>,
     updates_closed: bool,
     notices_closed: bool,
+    settings_closed: bool,
 }
 
 impl Desk {
@@ -144,6 +149,7 @@ impl Desk {
         model.store = session.port.store();
         model.person.clone_from(&session.person);
         model.owners.clone_from(&session.owners);
+        model.registry = session.registry;
         if let Some(walk) = session.walk.take() {
             model.take_over(walk);
         }
@@ -157,7 +163,16 @@ impl Desk {
             answer,
             updates_closed: false,
             notices_closed: false,
+            settings_closed: false,
         }
+    }
+
+    /// Takes the looks over; the rest is the model's.
+    fn set(&mut self, settings: Settings) -> Msg {
+        if let Some((appearance, ..)) = &settings.changed {
+            self.appearance = *appearance;
+        }
+        Msg::Configured(Box::new(settings))
     }
 
     fn now(&self) -> Mono {

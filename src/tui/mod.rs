@@ -6,6 +6,7 @@
 
 pub mod app;
 mod events;
+pub mod picture;
 mod session;
 mod term;
 pub mod theme;
@@ -14,7 +15,7 @@ pub mod view;
 pub use app::arming::Arming;
 pub use events::run;
 pub use session::{
-    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Seek,
-    Session, StoreFace, Update, Want, Wish,
+    Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Said,
+    Seek, Session, Settings, StoreFace, Update, Want, Wish,
 };
 pub use theme::Appearance;

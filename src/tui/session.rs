@@ -21,6 +21,7 @@ use crate::incident::recording::{EventAt, Trends};
 use crate::ingest::{Alerts, Observation};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Snapshot};
+use crate::tui::app::action::Entry as ActionEntry;
 use crate::tui::app::arming::Arming;
 use crate::tui::theme::Appearance;
 
@@ -134,6 +135,33 @@ pub struct Notice {
     pub text: String,
 }
 
+/// Something to say, for some seconds and on the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What.
+    pub text: String,
+    /// It is a complaint.
+    pub is_bad: bool,
+}
+
+/// What has become of the configuration while the dashboard runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Colours and glyphs, owners, the registry of actions with its keys, and whether nothing may be
+    /// changed; `None` leaves all as it is.
+    pub changed: Option<(Appearance, Owners, &'static [ActionEntry], bool)>,
+    /// What is said about it.
+    pub said: Said,
+}
+
+impl Settings {
+    /// Nothing changes, and this is why.
+    #[must_use]
+    pub const fn only_said(said: Said) -> Self {
+        Self { changed: None, said }
+    }
+}
+
 /// Everything that one run of the dashboard needs.
 pub struct Session {
     /// What is being watched (`drill launch-0900`).
@@ -160,6 +188,10 @@ pub struct Session {
     pub owners: Owners,
     /// A walk that was handed over and is to be gone on with.
     pub walk: Option<Walk>,
+    /// The registry of actions, with the keys of whoever sits there.
+    pub registry: &'static [ActionEntry],
+    /// What becomes of the configuration; closed where nobody reads it again.
+    pub settings: mpsc::Receiver<Settings>,
 }
 
 /// A future that a port hands out.

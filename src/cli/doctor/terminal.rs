@@ -55,7 +55,8 @@ pub fn check(seat: &Seat, var: impl Fn(&str) -> Option<String>) -> Vec<Finding> 
     findings.push(match appearance.depth {
         Depth::Mono => Finding::good("colours", "none: every status is a word and a mark too"),
         Depth::Ansi16 => Finding::good("colours", "the terminal's own 16"),
-        Depth::TrueColor => Finding::good("colours", "all"),
+        Depth::Ansi256 => Finding::good("colours", "256"),
+        Depth::TrueColor | Depth::Themed(_) => Finding::good("colours", "all"),
     });
     if std::ptr::eq(appearance.glyphs, &raw const ASCII) {
         let said = "the locale does not say UTF-8: lines and marks are plain ASCII";

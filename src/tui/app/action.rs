@@ -278,6 +278,27 @@ impl Key {
     pub const fn is_ctrl(self) -> bool {
         self.ctrl
     }
+
+    /// A letter, alone or with Ctrl.
+    #[must_use]
+    pub const fn of_letter(letter: char, ctrl: bool) -> Self {
+        Self { code: KeyCode::Char(letter), ctrl }
+    }
+
+    /// A key that has a name.
+    #[must_use]
+    pub const fn of_code(code: KeyCode) -> Self {
+        Self { code, ctrl: false }
+    }
+
+    /// The letter, if it is one.
+    #[must_use]
+    pub const fn letter(self) -> Option<char> {
+        match self.code {
+            KeyCode::Char(letter) => Some(letter),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Key {
@@ -533,7 +554,8 @@ const fn row(
 /// The action of a key in a context, if its condition holds.
 #[must_use]
 pub fn resolve(model: &Model, context: Context, key: Key) -> Option<Action> {
-    REGISTRY
+    model
+        .registry
         .iter()
         .find(|entry| entry.contexts.contains(&context) && entry.keys.contains(&key))
         .filter(|entry| entry.when.holds(model))
@@ -571,7 +593,8 @@ pub fn page_keys() -> String {
 
 /// What works in a context now.
 pub fn available(model: &Model, context: Context) -> impl Iterator<Item = &'static Entry> {
-    REGISTRY
+    model
+        .registry
         .iter()
         .filter(move |entry| entry.contexts.contains(&context) && entry.when.holds(model))
 }

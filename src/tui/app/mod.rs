@@ -11,6 +11,7 @@ pub mod flip;
 pub mod guide;
 pub mod headline;
 pub mod history;
+pub mod keymap;
 pub mod mode;
 pub mod offer;
 pub mod page;
@@ -44,7 +45,7 @@ use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
 use crate::tui::app::past::Judged;
-use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, StoreFace, Update, Wish};
+use crate::tui::session::{Entry, Lost, Notice, Playhead, Seek, Settings, StoreFace, Update, Wish};
 use crate::tui::theme::Role;
 
 pub use update::update;
@@ -108,6 +109,8 @@ pub enum Msg {
     },
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
+    /// The configuration was read again.
+    Configured(Box<Settings>),
 }
 
 /// What has to be done outside.
@@ -277,6 +280,8 @@ pub struct Model {
     pub path: Option<Box<walk::Walk>>,
     /// The original that was asked for.
     pub trace: Option<trace::Trace>,
+    /// The registry of actions, with the keys of whoever sits there.
+    pub registry: &'static [action::Entry],
     /// Something visible has changed.
     pub dirty: bool,
 }
@@ -323,6 +328,7 @@ impl Model {
             forecasts: Earlier::default(),
             path: None,
             trace: None,
+            registry: action::REGISTRY,
             dirty: true,
         }
     }

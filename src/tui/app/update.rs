@@ -22,7 +22,7 @@ use crate::signal::Mono;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
 use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, State, Toast, history, replay};
-use crate::tui::session::{Entry, Update};
+use crate::tui::session::{Entry, Settings, Update};
 use crate::tui::theme::Role;
 
 /// How long a short message stays.
@@ -102,6 +102,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Msg::WalkSaved(result) => guide::saved(model, result),
+        Msg::Configured(settings) => {
+            configured(model, *settings);
+            Vec::new()
+        }
         Msg::Journalled(result) => {
             if let Err(why) = result {
                 toast(model, Role::Warn, format!("journal: {why}"));
@@ -109,6 +113,22 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
     }
+}
+
+/// The configuration was read again, or cannot be.
+fn configured(model: &mut Model, Settings { changed, said }: Settings) {
+    if let Some((_, owners, registry, read_only)) = changed {
+        model.owners = owners;
+        model.registry = registry;
+        // Only toward the safe side: what was opened read-only stays so.
+        model.read_only |= read_only;
+    }
+    let role = if said.is_bad { Role::Warn } else { Role::Accent };
+    // A line each: the remedy is the part that must not be cut off. The newest stands on top.
+    for part in said.text.split("; ").collect::<Vec<_>>().into_iter().rev() {
+        model.timeline.push(model.wall, role, part);
+    }
+    toast(model, role, said.text);
 }
 
 pub(super) fn toast(model: &mut Model, role: Role, text: impl Into<String>) {

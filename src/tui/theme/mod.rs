@@ -3,10 +3,12 @@
 //! A view names a [`Role`], never a colour. A status is always a word and a glyph too, so that
 //! nothing is lost without colour. Backgrounds stay the terminal's own: light and dark both work.
 
+mod file;
 mod glyphs;
 
 use ratatui::style::{Color, Modifier, Style};
 
+pub use file::{Rgb, Styles, Theme, ThemeError, indexed, names};
 pub use glyphs::{ASCII, Glyphs, UNICODE};
 
 /// What a piece of text means.
@@ -34,6 +36,22 @@ pub enum Role {
     Strong,
 }
 
+impl Role {
+    /// Every role, in order.
+    pub const ALL: [Self; 10] = [
+        Self::Plain,
+        Self::Ok,
+        Self::Warn,
+        Self::Crit,
+        Self::Unknown,
+        Self::Stale,
+        Self::Accent,
+        Self::Dim,
+        Self::Selected,
+        Self::Strong,
+    ];
+}
+
 /// How many colours the terminal has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -41,9 +59,46 @@ pub enum Depth {
     Mono,
     /// The terminal's own sixteen.
     Ansi16,
+    /// 256, of which all terminals show the last 240 alike.
+    Ansi256,
     /// Any.
     TrueColor,
+    /// Those of a theme, which was made for what the terminal has.
+    Themed(&'static Styles),
 }
+
+/// What is behind the text, as far as the terminal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Dark.
+    Dark,
+    /// Light.
+    Light,
+}
+
+impl Background {
+    /// What `COLORFGBG` says. The terminal is not asked: its answer would arrive among the keys.
+    #[must_use]
+    pub fn from_env(var: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        match var("COLORFGBG")?.rsplit(';').next()?.parse::<u8>().ok()? {
+            0..=6 | 8 => Some(Self::Dark),
+            7 | 9..=15 => Some(Self::Light),
+            _ => None,
+        }
+    }
+
+    /// The theme for it.
+    #[must_use]
+    pub const fn theme(self) -> &'static str {
+        match self {
+            Self::Dark => "dark",
+            Self::Light => "light",
+        }
+    }
+}
+
+/// What terminals that show any colour are called, where `COLORTERM` did not come along, as over ssh.
+const TRUE_COLOUR: [&str; 6] = ["-direct", "kitty", "alacritty", "foot", "wezterm", "ghostty"];
 
 /// Colours and glyphs of one session.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +126,12 @@ impl Appearance {
         let term = set("TERM").unwrap_or_default();
         let depth = if set("NO_COLOR").is_some() || term == "dumb" {
             Depth::Mono
-        } else if set("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit") {
+        } else if set("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit")
+            || TRUE_COLOUR.iter().any(|name| term.contains(name))
+        {
             Depth::TrueColor
+        } else if term.contains("256color") {
+            Depth::Ansi256
         } else {
             Depth::Ansi16
         };
@@ -91,7 +150,22 @@ impl Appearance {
         match self.depth {
             Depth::Mono => mono(role),
             Depth::Ansi16 => ansi16(role),
+            Depth::Ansi256 => indexed_colour(role),
             Depth::TrueColor => true_colour(role),
+            Depth::Themed(styles) => styles.of(role),
+        }
+    }
+
+    /// The same with the styles of a theme, for as many colours as the terminal has. Without colours it
+    /// stays as it is. A theme stays in memory to the end: a session has few.
+    #[must_use]
+    pub fn with_theme(self, theme: &Theme) -> Self {
+        match self.depth {
+            Depth::Mono | Depth::Themed(_) => self,
+            depth => {
+                let styles: &'static Styles = Box::leak(Box::new(theme.styles(depth)));
+                Self { depth: Depth::Themed(styles), ..self }
+            }
         }
     }
 
@@ -154,6 +228,20 @@ const fn true_colour(role: Role) -> Style {
     }
 }
 
+/// The same, each as the nearest of 256.
+const fn indexed_colour(role: Role) -> Style {
+    let index = match role {
+        Role::Ok => 35,
+        Role::Warn => 172,
+        Role::Crit => 167,
+        Role::Unknown | Role::Stale => 134,
+        Role::Accent => 31,
+        Role::Dim => 244,
+        Role::Plain | Role::Selected | Role::Strong => return true_colour(role),
+    };
+    true_colour(role).fg(Color::Indexed(index))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +263,45 @@ mod tests {
         assert_eq!(look(&[("NO_COLOR", "")]), (Depth::Ansi16, false));
         assert_eq!(look(&[("TERM", "dumb"), ("LANG", "C.UTF-8")]), (Depth::Mono, false));
         assert_eq!(look(&[("TERM", "linux"), ("LANG", "C.UTF-8")]), (Depth::Ansi16, false));
+        assert_eq!(look(&[("TERM", "tmux-256color")]), (Depth::Ansi256, false));
+        assert_eq!(look(&[("TERM", "xterm-kitty")]), (Depth::TrueColor, false));
+        assert_eq!(look(&[("TERM", "xterm-direct")]), (Depth::TrueColor, false));
+    }
+
+    #[test]
+    fn the_background_is_known_where_the_terminal_says_it() {
+        for (said, expected) in [
+            (Some("15;0"), Some(Background::Dark)),
+            (Some("0;15"), Some(Background::Light)),
+            (Some("0;default;7"), Some(Background::Light)),
+            (Some("15;8"), Some(Background::Dark)),
+            (Some("0;default"), None),
+            (Some("0;99"), None),
+            (Some(""), None),
+            (None, None),
+        ] {
+            assert_eq!(Background::from_env(|_| said.map(str::to_owned)), expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_theme_256_colours_are_the_middle_tones() {
+        for role in Role::ALL {
+            let Some(Color::Rgb(red, green, blue)) = true_colour(role).fg else { continue };
+            let nearest = file::nearest(Rgb(red, green, blue));
+            assert_eq!(indexed_colour(role).fg, Some(Color::Indexed(nearest)), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn a_theme_is_for_as_many_colours_as_there_are() {
+        let theme = Theme::shipped("dark").expect("it ships");
+        let crit =
+            |depth| Appearance { depth, glyphs: &ASCII }.with_theme(&theme).style(Role::Crit).fg;
+        assert_eq!(crit(Depth::Mono), None);
+        assert_eq!(crit(Depth::Ansi16), Some(Color::LightRed));
+        assert_eq!(crit(Depth::Ansi256), Some(Color::Indexed(209)));
+        assert_eq!(crit(Depth::TrueColor), Some(Color::Rgb(0xff, 0x7b, 0x72)));
     }
 
     #[test]

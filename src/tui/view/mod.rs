@@ -10,7 +10,7 @@ mod chrome;
 mod diagnose;
 mod evidence;
 mod flags;
-pub(in crate::tui) mod format;
+pub mod format;
 mod guide;
 mod narrow;
 mod next;

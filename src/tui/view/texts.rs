@@ -11,7 +11,7 @@ use tui_input::Input;
 use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
 use crate::signal::Quality;
 use crate::tui::app::Model;
-use crate::tui::app::action::{CHAPTERS, Danger, REGISTRY};
+use crate::tui::app::action::{CHAPTERS, Danger};
 use crate::tui::app::mode::Context;
 use crate::tui::app::page::Listed;
 use crate::tui::theme::{Appearance, Role};
@@ -119,7 +119,7 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
     let is_recording = model.playhead.is_some();
     let mut groups: BTreeMap<&str, Vec<Line<'static>>> = BTreeMap::new();
     // What can be done live depends on the moment; in a recording it depends on nothing.
-    for entry in REGISTRY.iter().filter(|entry| !is_recording || entry.when.holds(model)) {
+    for entry in model.registry.iter().filter(|entry| !is_recording || entry.when.holds(model)) {
         let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
         let role = if entry.when.holds(model) { Role::Plain } else { Role::Dim };
         groups.entry(entry.group).or_default().push(Line::from(vec![

@@ -577,10 +577,20 @@ impl Entry {
     }
 }
 
+impl Model {
+    /// The key to press for an action, as a person has chosen it.
+    #[must_use]
+    pub fn key_of(&self, action: Action) -> String {
+        let entry = self.registry.iter().find(|entry| entry.action == action);
+        entry.and_then(|entry| entry.keys.first()).map_or_else(String::new, Key::to_string)
+    }
+}
+
 /// The keys of the pages, from the first to the last.
 #[must_use]
-pub fn page_keys() -> String {
-    let keys: Vec<&Key> = REGISTRY
+pub fn page_keys(model: &Model) -> String {
+    let keys: Vec<&Key> = model
+        .registry
         .iter()
         .filter(|entry| entry.action.page().is_some())
         .filter_map(|entry| entry.keys.first())

@@ -7,7 +7,7 @@ use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
 use crate::tui::app::Model;
-use crate::tui::app::action::{Action, Entry, REGISTRY};
+use crate::tui::app::action::{Action, Entry};
 use crate::tui::app::mode::{Context, Mode};
 
 /// An action in the palette.
@@ -45,7 +45,7 @@ impl Model {
         let below = self.below_palette();
         let works = |entry: &Entry| entry.contexts.contains(&below) && entry.when.holds(self);
         let mut rows: Vec<Found> = Vec::new();
-        for entry in REGISTRY.iter().filter(|entry| is_listed(entry)) {
+        for entry in self.registry.iter().filter(|entry| is_listed(entry)) {
             let found = Found { entry, works: works(entry) };
             match rows.iter_mut().find(|row| row.entry.action == entry.action) {
                 Some(row) if found.works && !row.works => *row = found,

@@ -19,6 +19,7 @@ use crate::flag::{
     Change, FlagTable, Forecast, Outcome, Plan, Progress, Revision, Unsettled, Verify,
 };
 use crate::signal::Mono;
+use crate::tui::app::action::Action;
 use crate::tui::app::flip::{Flip, Stage};
 use crate::tui::app::mode::Mode;
 use crate::tui::app::{Effect, Model, Msg, Onset, SCOPES_MAX, State, Toast, history, replay};
@@ -242,11 +243,12 @@ fn verify(model: &mut Model, table: Option<&FlagTable>, now: Mono) -> Vec<Effect
             why,
         }));
     }
+    let undo = model.key_of(Action::Undo);
     for (text, why, is_good) in ended {
         let (role, text) = match why {
             None => (Role::Ok, text),
             Some(why) if is_good => (Role::Ok, format!("{text}: {why}")),
-            Some(why) => (Role::Crit, format!("{text}: {why}; u plans the way back")),
+            Some(why) => (Role::Crit, format!("{text}: {why}; {undo} plans the way back")),
         };
         model.timeline.push(model.wall, role, text.clone());
         toast(model, role, text);

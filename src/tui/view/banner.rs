@@ -4,6 +4,7 @@ use ratatui::text::Line;
 
 use crate::flag::Progress;
 use crate::ingest::SourceStatus;
+use crate::tui::app::action::Action;
 use crate::tui::app::flip::Flip;
 use crate::tui::app::settled::Served;
 use crate::tui::app::sources::{is_down, short_error};
@@ -24,15 +25,19 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
         let ago = span(model.now.saturating_since(frozen.since).as_secs_f64());
         let text = if frozen.is_rewound {
             format!(
-                "BACK AT {} ({ago} ago), from the trends; {} newer updates wait: arrows , . < > e E move, p goes on",
+                "BACK AT {} ({ago} ago), from the trends; {} newer updates wait: {} and {} move, {} goes on",
                 clock(frozen.wall, model.zone),
-                frozen.newer
+                frozen.newer,
+                model.key_of(Action::SecondBack),
+                model.key_of(Action::SecondOn),
+                model.key_of(Action::Freeze),
             )
         } else {
             format!(
-                "FROZEN at {} ({ago} ago), {} newer updates wait: p goes on",
+                "FROZEN at {} ({ago} ago), {} newer updates wait: {} goes on",
                 clock(frozen.wall, model.zone),
-                frozen.newer
+                frozen.newer,
+                model.key_of(Action::Freeze),
             )
         };
         found.push((Role::Stale, text));
@@ -119,10 +124,11 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         Progress::Verified | Progress::Pending { .. } if flip.serves_fewer(model.now) => {
             // Where shedding is what the flip is for, going back would bring the storm back.
             let is_meant = model.headline().state() == State::Contained;
+            let undo = model.key_of(Action::Undo);
             let way = match model.price() {
-                _ if is_meant => "",
-                Some(_) => ", which is the price of it; u plans the way back",
-                None => ": u plans the way back",
+                _ if is_meant => String::new(),
+                Some(_) => format!(", which is the price of it; {undo} plans the way back"),
+                None => format!(": {undo} plans the way back"),
             };
             (Role::Warn, format!("in effect, and fewer are served{way}"))
         }

@@ -232,7 +232,7 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     };
     // One hint stands for all pages.
     let key = |entry: &Entry| match entry.action.page() {
-        Some(_) => page_keys(),
+        Some(_) => page_keys(model),
         None => entry.keys[0].to_string(),
     };
     let size = |entry: &Entry| key(entry).len() + hint(entry).len() + 3;

@@ -4,6 +4,7 @@ use ratatui::text::{Line, Span};
 
 use crate::diagnosis::Verdict;
 use crate::flag::{FlagState, OnExpire};
+use crate::tui::app::action::Action;
 use crate::tui::app::arming::Arming;
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
@@ -37,14 +38,17 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
             spans.push(Span::raw(format!("bring {} back, or correct its url", source.name)));
         }
         (Headline::Denied { .. }, _) => {
-            spans.push(key("d", look));
+            spans.push(key(model, Action::Diagnose, look));
             spans.push(Span::raw(" diagnose: the verdict does not fit the numbers"));
         }
         _ if model.settling_flip().is_some() => spans.push(Span::raw(settling(model))),
         (Headline::Held { was, verdict }, _) => spans.extend(held(model, was, verdict, look)),
         (_, State::Ok) => spans.push(Span::raw(calm(model))),
         (_, State::Unknown) => {
-            spans.extend([key("d", look), Span::raw(" diagnose: see what is missing")]);
+            spans.extend([
+                key(model, Action::Diagnose, look),
+                Span::raw(" diagnose: see what is missing"),
+            ]);
         }
         (_, State::Contained) => spans.extend(contained(model, look)),
         (_, State::Incident) => spans.extend(incident(model, look, width)),
@@ -90,8 +94,13 @@ fn fitted(spans: Vec<Span<'static>>, width: usize, look: &Appearance) -> Vec<Spa
     fitted
 }
 
-fn key(text: &'static str, look: &Appearance) -> Span<'static> {
-    Span::styled(text, look.style(Role::Accent))
+/// The keys that lead from any screen to the diagnosis, and there to this.
+fn keys(model: &Model, action: Action) -> String {
+    format!("{}, {}", model.key_of(Action::Diagnose), model.key_of(action))
+}
+
+fn key(model: &Model, action: Action, look: &Appearance) -> Span<'static> {
+    Span::styled(model.key_of(action), look.style(Role::Accent))
 }
 
 fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>> {
@@ -109,17 +118,26 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         let first = format!("{}, then ", model.owners.page(&verdict.scope));
         spans.push(Span::styled(first, strong));
     }
-    spans.extend([key("d", look), Span::raw(" diagnose  "), key("f", look), Span::raw(" flags")]);
+    spans.extend([
+        key(model, Action::Diagnose, look),
+        Span::raw(" diagnose  "),
+        key(model, Action::Flags, look),
+        Span::raw(" flags"),
+    ]);
     let (how, first) = match next {
         Some(Next::Plan(offer)) if !model.read_only => {
-            ("  first (d, Enter): plan ", format!("{} ({})", offer.plan.name, offer.size()))
+            let head = format!("  first ({}): plan ", keys(model, Action::TakePlan));
+            (head, format!("{} ({})", offer.plan.name, offer.size()))
         }
         Some(Next::Flip(flip)) => {
             let is_open = flip.refused.is_none() && !model.read_only;
-            (if is_open { "  first (d, Enter): " } else { "  first (d, l): " }, flip.to_string())
+            let way = if is_open { Action::TakePlan } else { Action::Walk };
+            (format!("  first ({}): ", keys(model, way)), flip.to_string())
         }
         // The owner is named in front already.
-        Some(Next::Step(title)) if page.is_none() => ("  first (d, l): ", title),
+        Some(Next::Step(title)) if page.is_none() => {
+            (format!("  first ({}): ", keys(model, Action::Walk)), title)
+        }
         _ => return spans,
     };
     let used: usize = spans.iter().map(Span::width).sum();
@@ -172,7 +190,7 @@ fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
         let flip = Span::styled(format!("{} = {}", flip.key, flip.to), look.style(Role::Strong));
         vec![
             Span::raw(format!("{state}; ")),
-            key("d, Enter", look),
+            Span::styled(keys(model, Action::TakePlan), look.style(Role::Accent)),
             Span::raw(": "),
             flip,
             Span::raw(why),
@@ -186,8 +204,10 @@ fn contained(model: &Model, look: &Appearance) -> Vec<Span<'static>> {
             open(&flip, "shedding is intended".to_owned(), why)
         }
         None => {
-            let text =
-                "shedding is intended: demand is above the quota; buy, borrow or reduce (d, l)";
+            let text = format!(
+                "shedding is intended: demand is above the quota; buy, borrow or reduce ({})",
+                keys(model, Action::Walk)
+            );
             vec![Span::raw(text)]
         }
     }
@@ -208,7 +228,8 @@ fn held(
         .and_then(|guide| guide.library.cause(&was.cause))
         .map(|cause| cause.lasting.clone())
         .filter(|lasting| !lasting.is_empty());
-    let for_good = lasting.unwrap_or_else(|| "find what began it (d, l)".to_owned());
+    let for_good =
+        lasting.unwrap_or_else(|| format!("find what began it ({})", keys(model, Action::Walk)));
     let timer = until(model).map(|text| Span::raw(format!("{text}; ")));
     let mut spans: Vec<_> = timer.into_iter().collect();
     spans.push(Span::raw("for good: "));
@@ -243,7 +264,7 @@ pub fn of_diagnosis(
             format!(" applied, watching: {}", watched(model))
         }
         Some(Next::Plan(offer)) if !model.read_only => {
-            spans.push(key("Enter", look));
+            spans.push(key(model, Action::TakePlan, look));
             let name = format!(" plan {} ", offer.plan.name);
             spans.push(Span::styled(name, look.style(Role::Strong)));
             format!("({}): {}", offer.size(), offer.plan.meaning)
@@ -277,19 +298,19 @@ pub fn of_diagnosis(
                 let runbook = verdict.runbook.as_deref().unwrap_or(&verdict.cause);
                 match next {
                     Some(Next::Flip(flip)) if flip.refused.is_none() && !model.read_only => {
-                        spans.push(key("Enter", look));
+                        spans.push(key(model, Action::TakePlan, look));
                         format!(" plan {flip}")
                     }
                     Some(Next::Flip(flip)) => {
-                        spans.push(key("l", look));
+                        spans.push(key(model, Action::Walk, look));
                         format!(" walk {runbook}, first: {flip}")
                     }
                     Some(Next::Step(title)) => {
-                        spans.push(key("l", look));
+                        spans.push(key(model, Action::Walk, look));
                         format!(" walk {runbook}, first: {title}")
                     }
                     _ => {
-                        spans.push(key("l", look));
+                        spans.push(key(model, Action::Walk, look));
                         format!(" walk {runbook}, step by step")
                     }
                 }

@@ -8,6 +8,7 @@ use tui_input::Input;
 use crate::admission::Direction;
 use crate::flag::{Forecast, Guard, OnExpire, Plan, PlannedChange, Row};
 use crate::tui::app::Model;
+use crate::tui::app::action::Action;
 use crate::tui::app::arming::IDLE;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
@@ -67,7 +68,10 @@ pub fn arming(model: &Model, input: &Input, look: &Appearance, area: Rect, buf: 
     let minutes = IDLE.as_secs() / 60;
     let content = vec![
         Line::from(" Plans can then be sent from here, each after its own question."),
-        Line::from(format!(" {minutes} min without a key lock it again, and so does A.")),
+        Line::from(format!(
+            " {minutes} min without a key lock it again, and so does {}.",
+            model.key_of(Action::Arm)
+        )),
         input_line(&format!("type {}", model.environment), input, true, look, width),
         Line::styled(" Enter arms, Esc does not", look.style(Role::Dim)),
     ];
@@ -428,7 +432,9 @@ fn answer(
 ) -> Vec<Line<'static>> {
     let (role, rows) = match &dialog.stage {
         Stage::Review if !model.may_send() && dialog.plan.refused().is_none() => {
-            let text = format!("Apply is locked: {} is not armed; A arms it", model.environment);
+            let key = model.key_of(Action::Arm);
+            let text =
+                format!("Apply is locked: {} is not armed; {key} arms it", model.environment);
             (Role::Warn, vec![text])
         }
         Stage::Review => match dialog.blocked() {

@@ -11,6 +11,7 @@ use crate::flag::Change;
 use crate::runbook::{Offer, ROLLBACK, Stuck, Walk};
 use crate::signal::Mono;
 use crate::tui::app::guide::{Does, FirstFlip};
+use crate::tui::app::action::Action;
 use crate::tui::app::mode::{Mode, Prompt};
 use crate::tui::app::update::{dialog, toast, trace};
 use crate::tui::app::{Effect, Model, SCOPES_MAX};
@@ -91,8 +92,10 @@ pub fn open_rollback(model: &mut Model) {
     });
     if let Some(walk) = other {
         let text = format!(
-            "the walk along {} is under way: end it or hand it over first (d, l)",
-            walk.position().0
+            "the walk along {} is under way: end it or hand it over first ({}, {})",
+            walk.position().0,
+            model.key_of(Action::Diagnose),
+            model.key_of(Action::Walk)
         );
         toast(model, Role::Warn, text);
         return;

@@ -18,7 +18,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::tui::app::Model;
-use crate::tui::app::action::REGISTRY;
 use crate::tui::app::page::{Listed, Page};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::cut_words;
@@ -116,7 +115,7 @@ pub fn draw(
     charts(&content.charts, rows, model, look, rest, buf);
     let below = if content.table.is_some() { 0 } else { hidden - scroll };
     let edge = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
-    tabs(page, below, look, edge, buf);
+    tabs(model, page, below, look, (edge, buf));
 }
 
 fn content(model: &Model, page: Page, list: &Listed, look: &Appearance, room: Room) -> Content {
@@ -248,13 +247,20 @@ fn charts(
 }
 
 /// All pages with their keys on the lower edge, the one that is shown marked; and what lies below.
-fn tabs(page: Page, below: usize, look: &Appearance, edge: Rect, buf: &mut Buffer) {
+fn tabs(
+    model: &Model,
+    page: Page,
+    below: usize,
+    look: &Appearance,
+    (edge, buf): (Rect, &mut Buffer),
+) {
     let mut spans = vec![Span::raw(" ")];
     let more = if below > 0 { format!("j {below} more rows ") } else { String::new() };
     let width = usize::from(edge.width).saturating_sub(3);
     let mut used = 1 + more.len();
     for one in Page::ALL {
-        let Some(entry) = REGISTRY.iter().find(|entry| entry.action.page() == Some(one)) else {
+        let Some(entry) = model.registry.iter().find(|entry| entry.action.page() == Some(one))
+        else {
             continue;
         };
         let text = format!("{} {}", entry.keys[0], one.name());

@@ -111,6 +111,17 @@ async fn signals_for_the_guards_come_over_the_same_way() {
 }
 
 #[tokio::test]
+async fn an_original_is_told_or_refused_in_the_words_of_the_gateway() {
+    let fake = Fake::start().await;
+    let store = client(&fake);
+    let told = store.original(7).expect("a gateway keeps originals").await.expect("it knows 7");
+    assert_eq!((told.id, told.attempts, told.served), (7, 0, false));
+    assert_eq!(told.chain[0].code.as_deref(), Some("weir_queue_full"));
+    let refused = store.original(8).expect("a gateway").await.expect_err("it does not know 8");
+    assert!(refused.to_string().ends_with("404: no such original"), "{refused}");
+}
+
+#[tokio::test]
 async fn flips_that_a_crash_left_open_are_looked_up() {
     let fake = Fake::start().await;
     let store = client(&fake);

@@ -28,7 +28,7 @@ enum Move {
 
 fn moves() -> impl Strategy<Value = Move> {
     let code = prop_oneof![
-        prop::sample::select("dfct?pn ujkgGwxrqoSm[]e1.".chars().collect::<Vec<_>>())
+        prop::sample::select("dfct?pn ujkgGwxrqoSm[]e12345678:/a.".chars().collect::<Vec<_>>())
             .prop_map(KeyCode::Char),
         Just(KeyCode::Enter),
         Just(KeyCode::Tab),
@@ -110,6 +110,13 @@ proptest! {
                     }
                 }
             };
+            if let Mode::Page(page, list) = model.screen()
+                && let Some(chosen) = &list.row
+            {
+                let is_there = model.rows(*page, list).contains(chosen);
+                let under = model.row_under_cursor(*page, list);
+                prop_assert!(!is_there || under.as_ref() == Some(chosen), "{under:?} for {chosen}");
+            }
             for effect in effects {
                 if matches!(effect, Effect::Apply(_)) {
                     prop_assert!(on_apply, "applied without the button");

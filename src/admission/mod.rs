@@ -46,7 +46,7 @@ pub use counters::{
 pub use counts::Counts;
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
 pub use gate::{Gate, guess_tokens};
-pub use identity::{Attempted, ChainEntry, Identity, Original};
+pub use identity::{Attempted, CHAIN_MAX, ChainEntry, Identity, Original};
 pub use keeping::Keeping;
 pub use limit::{Limit, Semantics};
 pub use meter::Metered;

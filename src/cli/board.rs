@@ -11,8 +11,8 @@ use super::timekeeper::{Timekeeper, TimerLog};
 use super::{actor, walk_save};
 use crate::diagnosis::Library;
 use crate::flag::{
-    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Hindsight, Intent, Outcome,
-    Past, Plan, Settled, Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
+    Author, Conclusion, FlagTable, Flip, FlipEnd, FlipLog, FlipReport, Hindsight, Intent, Original,
+    Outcome, Past, Plan, Settled, Store, Timers, UNDO_OF, Unsettled, carry_out, on_disk,
 };
 use crate::incident::recording::{Tape, Told};
 use crate::incident::{
@@ -390,6 +390,17 @@ impl Port for Desk {
     fn lost(&self) -> Option<Lost> {
         let settled = std::mem::take(&mut *lock(&self.known.settled));
         Some(Lost { settled, open: lock(&self.known.unsettled).clone() })
+    }
+
+    fn original(&self, id: u64) -> Answer<Result<Original, String>> {
+        let store = self.store();
+        Box::pin(async move {
+            let store = store?;
+            match store.original(id) {
+                Some(answer) => answer.await.map_err(|error| error.to_string()),
+                None => Err(format!("{} keeps flags only, and no originals", store.name())),
+            }
+        })
     }
 
     fn save_walk(&self, page: String) -> Answer<Result<String, String>> {

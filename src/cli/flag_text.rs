@@ -134,6 +134,10 @@ pub(super) fn events(events: &[FlagEvent]) -> String {
         return "no events".to_owned();
     }
     let line = |event: &FlagEvent| {
+        if event.kind == EventKind::Note {
+            let at = event.at.format("%Y-%m-%d %H:%M:%SZ");
+            return format!("{:>4} {at} {} notes: {}", event.seq, event.actor, event.reason);
+        }
         let changes: Vec<String> = event
             .changes
             .iter()

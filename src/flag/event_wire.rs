@@ -51,6 +51,21 @@ pub struct EventRow {
     pub marks: Marks,
 }
 
+/// `POST notes`: something that everyone who works on the incident shall read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoteBody {
+    /// What, in a line.
+    pub text: String,
+    /// Who.
+    pub actor: String,
+    /// The incident that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<String>,
+    /// Makes a repeat harmless.
+    pub request_id: String,
+}
+
 /// `GET events?since=`: events with a larger `seq`, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventsBody {

@@ -11,6 +11,7 @@ mod flip;
 mod forecast;
 mod history;
 mod interlock;
+mod original;
 mod plan;
 mod plan_wire;
 mod snapshot_wire;
@@ -35,6 +36,7 @@ pub use forecast::{
 };
 pub use history::{UNDO_OF, newest_in_force};
 pub use interlock::{AMPLIFICATION_CALM, CLIENT_MULTIPLICATION_CALM, interlocks, is_ill_gate};
+pub use original::{Link, Original};
 pub use plan::{
     Confirmation, Evidence, PlanError, TTL_RISKY_S, TTL_S_MAX, TTL_SAFE_S, Terms, all_safe,
     confirmation, left_of, named, plan, undo, wanted,

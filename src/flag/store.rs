@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::admission::FlagValue;
 
+use super::original::Original;
 use super::types::{FlagTable, OnExpire, Outcome, Plan, Revision};
 
 /// How a store keeps two writers apart.
@@ -116,6 +117,8 @@ pub enum EventKind {
     Expire,
     /// A timer ran out and only reminds.
     Remind,
+    /// Somebody wrote something down; the reason is the text.
+    Note,
     /// Of a newer server.
     #[serde(other)]
     Other,
@@ -272,6 +275,12 @@ pub trait Store: Send + Sync {
     /// [`Capabilities::all_or_none`] says so; a store that stopped half-way answers
     /// [`Outcome::Partly`], or [`Outcome::Unknown`] where it cannot tell, and names what it wrote.
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome>;
+
+    /// What happened to one original, where the store is a gateway that keeps it; `None` where it is
+    /// not one.
+    fn original(&self, _id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
+        None
+    }
 
     /// The history after event `since`, oldest first; 0 for all of it.
     ///

@@ -13,7 +13,7 @@ use crate::admission::{FlagValue, Kind, flag};
 
 use super::types::{FlagState, FlagTable, OnExpire, Revision};
 
-pub use super::event_wire::{EventChangeRow, EventRow, EventsBody};
+pub use super::event_wire::{EventChangeRow, EventRow, EventsBody, NoteBody};
 pub use super::forecast::wire::{
     CameRow, EarlierRow, ForecastBody, HindsightRow, MeasureRow, ScopeRow,
 };
@@ -28,10 +28,14 @@ pub const APPLY_PATH: &str = "/admin/v1/flags:apply";
 pub const PLAN_PATH: &str = "/admin/v1/flags:plan";
 /// Path of the audit.
 pub const EVENTS_PATH: &str = "/admin/v1/events";
+/// Path of the notes, which stand among the events.
+pub const NOTES_PATH: &str = "/admin/v1/notes";
 /// Header of the second token, which an [`OverrideRow`] needs.
 pub const BREAK_GLASS_HEADER: &str = "x-weir-break-glass";
 /// Path of the signals as the gate sees them.
 pub const SNAPSHOT_PATH: &str = "/admin/v1/snapshot";
+/// One original is below this, by its number.
+pub const ORIGINALS_PATH: &str = "/admin/v1/originals";
 
 /// A flag's value as plain JSON: `true`, `2`, `0.5`, `"enforce"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -30,7 +30,8 @@ use super::upstream::Upstream;
 use crate::admission::{ChainEntry, Gate};
 use crate::flag::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
-    FLAGS_PATH, FlagBody, PLAN_PATH, SNAPSHOT_PATH, SnapshotsBody, etag, parse_if_match,
+    FLAGS_PATH, FlagBody, NOTES_PATH, NoteBody, PLAN_PATH, SNAPSHOT_PATH, SnapshotsBody, etag,
+    parse_if_match,
 };
 use crate::ingest::{OnePage, Page};
 use crate::signal::Mono;
@@ -80,6 +81,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route(APPLY_PATH, post(apply))
         .route(PLAN_PATH, post(admin_plan::plan))
         .route(EVENTS_PATH, get(events))
+        .route(NOTES_PATH, post(note))
         .route(SNAPSHOT_PATH, get(snapshot))
         .route("/admin/v1/originals/{id}", get(original))
         .route("/admin/v1/tally", get(tally).post(mark))
@@ -322,6 +324,14 @@ async fn events(
     admin.authorize(&headers)?;
     let events = admin.flags().events(query.since);
     Ok(Json(EventsBody { events }).into_response())
+}
+
+async fn note(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
+    admin.authorize(&headers)?;
+    let body: NoteBody = read(&body)?;
+    admin.flags().note(&body, Utc::now()).map_err(|refusal| Refused(*refusal))?;
+    admin.keep();
+    Ok(StatusCode::CREATED.into_response())
 }
 
 async fn snapshot(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {

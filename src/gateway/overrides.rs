@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::{Direction, FLAGS, FlagValue, Settings, flag};
 use crate::flag::wire::{
-    ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, TableBody, WireKind,
-    WireOnExpire, WireValue,
+    ApplyBody, ErrorBody, ErrorCode, EventChangeRow, EventRow, FlagRow, NoteBody, TableBody,
+    WireKind, WireOnExpire, WireValue,
 };
 use crate::flag::{BROKE_GLASS, EventKind, Marks, Revision, TTL_S_MAX, WayBack};
 
@@ -25,6 +25,8 @@ pub use guards::Known;
 const EVENTS_MAX: usize = 10_000;
 /// Request ids that are remembered, so that a repeat is harmless.
 const REQUEST_IDS_MAX: usize = 1_000;
+/// Longest note: a paragraph.
+const NOTE_BYTES_MAX: usize = 2_000;
 /// Longest anchor: two hashes and a number are 150 bytes.
 const ANCHOR_BYTES_MAX: usize = 200;
 
@@ -235,10 +237,7 @@ impl Overrides {
                 rows.push(EventChangeRow { key, base: WireValue::from(&base), from, to });
             }
         }
-        self.kept.request_ids.push_back(body.request_id.clone());
-        if self.kept.request_ids.len() > REQUEST_IDS_MAX {
-            self.kept.request_ids.pop_front();
-        }
+        self.remember(&body.request_id);
         self.record(EventRow {
             seq: 0,
             at: now,
@@ -252,6 +251,46 @@ impl Overrides {
             anchor: body.anchor.clone(),
             marks,
         });
+    }
+
+    /// Writes a note into the history. It changes no flag and no revision.
+    ///
+    /// # Errors
+    /// An [`ErrorBody`] that names the field that does not do.
+    pub fn note(&mut self, note: &NoteBody, now: DateTime<Utc>) -> Result<(), Box<ErrorBody>> {
+        if self.is_repeat(&note.request_id) {
+            return Ok(());
+        }
+        let fields =
+            [("text", &note.text), ("actor", &note.actor), ("request_id", &note.request_id)];
+        for (field, text) in fields {
+            if text.trim().is_empty() || text.len() > NOTE_BYTES_MAX {
+                let message = format!("`{field}` must have 1 to {NOTE_BYTES_MAX} bytes");
+                return Err(refuse(ErrorCode::Value, message));
+            }
+        }
+        self.remember(&note.request_id);
+        self.record(EventRow {
+            seq: 0,
+            at: now,
+            actor: note.actor.clone(),
+            reason: note.text.clone(),
+            incident: note.incident.clone(),
+            request_id: Some(note.request_id.clone()),
+            changes: Vec::new(),
+            revision: self.kept.revision,
+            kind: EventKind::Note,
+            anchor: None,
+            marks: Marks::default(),
+        });
+        Ok(())
+    }
+
+    fn remember(&mut self, request_id: &str) {
+        self.kept.request_ids.push_back(request_id.to_owned());
+        if self.kept.request_ids.len() > REQUEST_IDS_MAX {
+            self.kept.request_ids.pop_front();
+        }
     }
 
     /// Lets timers run out.

@@ -208,7 +208,7 @@ pub const CATALOGUE: &[Definition] = &[
     row("give_up_share", Unit::Ratio, "Retry clock", "give up share"),
     row("breaker_opens_per_hour", Unit::Count, "Breakers and pools", "repeated or long openings"),
     row("breaker_open_ratio_1h", Unit::Ratio, "Breakers and pools", "repeated or long openings"),
-    row("breaker", Unit::Record, "Breakers and pools", "state, open_since_s, reset_timeout_s, probe_age_s, probes_in_flight"),
+    row("breaker", Unit::Record, "Breakers and pools", "state, open_since_s, reset_timeout_s, probe_age_s, probes_in_flight, opened_for, success_age_s"),
     row("cooldown", Unit::Record, "Breakers and pools", "in_cooldown, total, cooldown_s, entered_within_s"),
     row("cooldown_flaps_per_min", Unit::PerMinute, "Breakers and pools", "cooldown flaps per min"),
     row("same_account_success_during_cooldown", Unit::Count, "Breakers and pools", "same account success during cooldown"),
@@ -292,6 +292,11 @@ pub const CATALOGUE: &[Definition] = &[
     row("tpd_headroom", Unit::Ratio, "Quota", "remaining / limit of the tokens of the day"),
     row("provider_notices", Unit::Record, "Change", "what the provider announces: deprecated_since, sunset_on"),
     row("models", Unit::Record, "Change", "models that answered in the window: id, share"),
+    row("queue_wait_p50_s", Unit::Seconds, "Waiting", "how long requests waited at the gate, median"),
+    row("queue_wait_p95_s", Unit::Seconds, "Waiting", "how long requests waited at the gate, p95"),
+    row("gate_pause_s", Unit::Seconds, "Waiting", "how long the gate starts nothing yet, because the provider said so"),
+    row("retry_budget_left", Unit::Count, "Retry clock", "retries that the gate may make now"),
+    row("spend_usd_per_min", Unit::Usd, "Quota", "billed tokens at the configured price, per minute"),
     row("stage_slowdown", Unit::Ratio, "Latency", "largest p95 over its usual one among the stages other than the model"),
 ];
 

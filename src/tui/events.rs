@@ -275,6 +275,10 @@ impl Desk {
                 let answer = port.save_walk(page);
                 self.spawn(async move { Msg::WalkSaved(answer.await) });
             }
+            Effect::Trace(id) => {
+                let answer = port.original(id);
+                self.spawn(async move { Msg::Traced { id, answer: answer.await } });
+            }
             Effect::Seek(to) => port.seek(to),
             Effect::Suspend | Effect::Leave => {}
         }

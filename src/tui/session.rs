@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::diagnosis::{Change, Facts, Library, Owners, Verdict};
 use crate::flag::{
-    self, Capabilities, Evidence, FlagTable, Hindsight, Outcome, Plan, PlanError, Revision,
-    Settled, Terms, Unsettled,
+    self, Capabilities, Evidence, FlagTable, Hindsight, Original, Outcome, Plan, PlanError,
+    Revision, Settled, Terms, Unsettled,
 };
 use crate::incident::Earlier;
 use crate::incident::recording::{EventAt, Trends};
@@ -327,6 +327,10 @@ pub trait Port: Send + Sync {
     /// Writes the text of a walk into a new file and says where that is.
     fn save_walk(&self, _page: String) -> Answer<Result<String, String>> {
         Box::pin(async { Err("walks are not saved here".to_owned()) })
+    }
+    /// Asks the gateway what happened to one original.
+    fn original(&self, _id: u64) -> Answer<Result<Original, String>> {
+        Box::pin(async { Err("no gateway can be asked here".to_owned()) })
     }
     /// What is known of flips whose answer was lost, after a table was read; `None` where nobody keeps them.
     fn lost(&self) -> Option<Lost> {

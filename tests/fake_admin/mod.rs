@@ -10,16 +10,17 @@ pub mod flag_table;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chrono::Utc;
+use serde_json::json;
 use weir::admission::{FlagValue, Settings};
 use weir::flag::wire::{
     APPLY_PATH, ApplyBody, EVENTS_PATH, ErrorBody, ErrorCode, EventChangeRow, EventRow, EventsBody,
-    FLAGS_PATH, SNAPSHOT_PATH, SnapshotsBody, TableBody, parse_if_match,
+    FLAGS_PATH, ORIGINALS_PATH, SNAPSHOT_PATH, SnapshotsBody, TableBody, parse_if_match,
 };
 use weir::flag::{EventKind, FlagTable, Marks};
 use weir::signal::{Snapshot, Value};
@@ -69,6 +70,7 @@ impl Fake {
             .route(APPLY_PATH, post(apply))
             .route(EVENTS_PATH, get(events))
             .route(SNAPSHOT_PATH, get(snapshot))
+            .route(&format!("{ORIGINALS_PATH}/{{id}}"), get(original))
             .with_state(Arc::clone(&state));
         let listener =
             tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free loopback port");
@@ -196,6 +198,22 @@ async fn events(
     let inner = state.lock().expect("unpoisoned");
     let events = inner.events.iter().filter(|event| event.seq > since).cloned().collect();
     Json(EventsBody { events }).into_response()
+}
+
+/// It knows one original, and refuses others in the words of the real one.
+async fn original(Path(id): Path<u64>, headers: HeaderMap) -> Response {
+    if let Err(refusal) = authorized(&headers) {
+        return *refusal;
+    }
+    if id != 7 {
+        let body = json!({"error": {"code": "unknown_original", "message": "no such original"}});
+        return (StatusCode::NOT_FOUND, Json(body)).into_response();
+    }
+    let link = json!({"ago_s": 1.5, "what": "refused", "status": 503, "code": "weir_queue_full",
+        "hint_s": null, "wait_s": 0.0, "tokens": null});
+    let body = json!({"id": 7, "scope": "embed", "requests": 1, "attempts": 0, "served": false,
+        "chain": [link]});
+    Json(body).into_response()
 }
 
 async fn snapshot(State(state): Shared, headers: HeaderMap) -> Response {

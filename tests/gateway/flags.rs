@@ -312,6 +312,11 @@ async fn the_chain_of_an_original_tells_every_try() {
     assert!(chain["chain"][3]["wait_s"].as_f64().is_some_and(|wait| wait > 0.0), "{chain}");
     assert_eq!((&chain["chain"][6]["tokens"], &chain["served"]), (&json!(2.0), &json!(true)));
     assert_eq!((&chain["requests"], &chain["attempts"]), (&json!(1), &json!(2)));
+    let asked = client(&gate);
+    let told = asked.original(id.parse().expect("a number")).expect("a gateway keeps originals");
+    let told = told.await.expect("it knows this one");
+    assert_eq!((told.attempts, told.served, told.chain.len()), (2, true, wanted.len()));
+    assert_eq!(told.chain[2].code.as_deref(), Some("rate_limit_exceeded"));
     let unknown = gate.ask(Method::GET, "/admin/v1/originals/999", &[], "").await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 }

@@ -1,6 +1,8 @@
 //! The default drill as numbers: what the screens are shown in tests and in the example.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod shot;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

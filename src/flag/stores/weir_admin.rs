@@ -11,11 +11,13 @@ use serde::de::DeserializeOwned;
 
 use crate::signal::Snapshot;
 
+use super::super::original::Original;
 use super::super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
 use super::super::types::{FlagTable, Outcome, Plan, Revision};
 use super::super::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody,
-    FLAGS_PATH, OverrideBy, OverrideRow, SNAPSHOT_PATH, SnapshotsBody, TableBody, WireValue, etag,
+    FLAGS_PATH, ORIGINALS_PATH, OverrideBy, OverrideRow, SNAPSHOT_PATH, SnapshotsBody, TableBody,
+    WireValue, etag,
 };
 
 use super::http::{Answer, Client, Token, answer};
@@ -129,6 +131,11 @@ impl Store for WeirAdmin {
         Box::pin(self.send(plan, author))
     }
 
+    fn original(&self, id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
+        let path = format!("{ORIGINALS_PATH}/{id}");
+        Some(Box::pin(async move { self.read("an original", &path).await }))
+    }
+
     fn events(&self, since: u64) -> BoxFuture<'_, Result<Vec<FlagEvent>, StoreError>> {
         Box::pin(async move {
             let path = format!("{EVENTS_PATH}?since={since}");
@@ -187,6 +194,12 @@ fn outcome(answer: Answer) -> Outcome {
 fn refusal(status: StatusCode, body: &[u8]) -> String {
     if let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(body) {
         return error.message;
+    }
+    // Not every refusal is about a flag, and has a code of the flags' contract.
+    if let Ok(other) = serde_json::from_slice::<serde_json::Value>(body)
+        && let Some(message) = other.pointer("/error/message").and_then(|one| one.as_str())
+    {
+        return message.to_owned();
     }
     match status.as_u16() {
         401 | 403 => {

@@ -164,6 +164,29 @@ fn a_timer_reverts_toward_the_safe_end_only() {
 }
 
 #[test]
+fn a_note_stands_among_the_events_once_and_changes_nothing() {
+    let mut table = off();
+    let note = |text: &str, id: &str| NoteBody {
+        text: text.to_owned(),
+        actor: "bob".to_owned(),
+        incident: None,
+        request_id: id.to_owned(),
+    };
+    table.note(&note("provider called", "n1"), NOW).expect("a note");
+    table.note(&note("provider called", "n1"), NOW).expect("a repeat is harmless");
+    let too_long = "x".repeat(NOTE_BYTES_MAX + 1);
+    for bad in [" ", too_long.as_str()] {
+        let refused = table.note(&note(bad, "n2"), NOW).expect_err("refused");
+        assert!(refused.error.message.contains("`text`"), "{}", refused.error.message);
+    }
+    assert_eq!(table.revision(), Revision(0));
+    let events = table.events(0);
+    let [only] = events.as_slice() else { panic!("one event: {events:?}") };
+    assert_eq!((only.kind, only.reason.as_str()), (EventKind::Note, "provider called"));
+    assert!(only.changes.is_empty());
+}
+
+#[test]
 fn a_timer_sets_the_override_before_again_where_the_base_is_no_safer() {
     let base = Settings { retry_max_attempts: 5, ..Settings::default() };
     let mut table = Overrides::new("gw-1", base);

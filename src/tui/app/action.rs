@@ -11,6 +11,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::tui::app::Model;
 use crate::tui::app::mode::Context;
 use crate::tui::app::offer::Next;
+use crate::tui::app::page::Page;
 use crate::tui::session::Seek;
 
 /// What a person can do.
@@ -32,6 +33,30 @@ pub enum Action {
     Flags,
     /// Go to the timeline.
     Timeline,
+    /// Go to the page of scopes.
+    Scopes,
+    /// Go to the page of retries.
+    Retries,
+    /// Go to the page of the queue.
+    Queue,
+    /// Go to the page of breakers.
+    Breakers,
+    /// Go to the page of tenants.
+    Tenants,
+    /// Go to the page of what comes out.
+    Goodput,
+    /// Go to the page of sources.
+    Sources,
+    /// Go to the page of one original.
+    Trace,
+    /// Ask for an original by its number.
+    AskOriginal,
+    /// Show the scope under the cursor on every screen.
+    ChooseScope,
+    /// Show only rows with certain letters.
+    Filter,
+    /// Find an action by name.
+    Palette,
     /// Hold the screen still.
     Freeze,
     /// A shorter time in the charts.
@@ -149,6 +174,24 @@ impl Action {
             Self::ToEnd => Seek::End,
             Self::Faster => Seek::Faster,
             Self::Slower => Seek::Slower,
+            _ => return None,
+        })
+    }
+}
+
+impl Action {
+    /// The page that it goes to.
+    #[must_use]
+    pub const fn page(self) -> Option<Page> {
+        Some(match self {
+            Self::Scopes => Page::Scopes,
+            Self::Retries => Page::Retries,
+            Self::Queue => Page::Queue,
+            Self::Breakers => Page::Breakers,
+            Self::Tenants => Page::Tenants,
+            Self::Goodput => Page::Goodput,
+            Self::Sources => Page::Sources,
+            Self::Trace => Page::Trace,
             _ => return None,
         })
     }
@@ -313,31 +356,70 @@ pub struct Entry {
 
 use Context as C;
 
-const SCREENS: &[Context] = &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide];
+const SCREENS: &[Context] =
+    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Trace, C::Page];
 const EVERYWHERE: &[Context] = &[
     C::Overview,
     C::Diagnose,
     C::Flags,
     C::Timeline,
     C::Guide,
+    C::Scopes,
+    C::Trace,
+    C::Page,
     C::Help,
     C::Text,
     C::Edit,
+    C::Palette,
     C::Typing,
     C::Plan,
     C::Field,
     C::Waiting,
     C::Leaving,
 ];
-const LISTS: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Edit, C::Plan, C::Field];
+const LISTS: &[Context] = &[
+    C::Diagnose,
+    C::Flags,
+    C::Timeline,
+    C::Guide,
+    C::Scopes,
+    C::Trace,
+    C::Page,
+    C::Help,
+    C::Text,
+    C::Edit,
+    C::Palette,
+    C::Plan,
+    C::Field,
+];
 const PAGES: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Plan];
-const BELOW_ROOT: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Help, C::Text, C::Waiting, C::Leaving];
-const ARMED_FROM: &[Context] =
-    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Plan];
+    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Page, C::Help, C::Text, C::Plan];
+const BELOW_ROOT: &[Context] = &[
+    C::Diagnose,
+    C::Flags,
+    C::Timeline,
+    C::Guide,
+    C::Scopes,
+    C::Trace,
+    C::Page,
+    C::Help,
+    C::Text,
+    C::Waiting,
+    C::Leaving,
+];
+const ARMED_FROM: &[Context] = &[
+    C::Overview,
+    C::Diagnose,
+    C::Flags,
+    C::Timeline,
+    C::Guide,
+    C::Scopes,
+    C::Trace,
+    C::Page,
+    C::Plan,
+];
 const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
+const DIALOGS: &[Context] = &[C::Edit, C::Palette, C::Typing, C::Plan, C::Field];
 
 const ALWAYS: Condition = Condition { test: |_| true, words: None };
 const MAY_CHANGE: Condition =
@@ -367,6 +449,7 @@ const HAS_GUIDE: Condition =
 const IS_REPLAY: Condition = Condition::when("in a recording", |model| model.playhead.is_some());
 const IS_LIVE: Condition =
     Condition::when("live, not in a recording", |model| model.playhead.is_none());
+const HAS_FILTER: Condition = Condition::when("on a list", |model| model.filterable().is_some());
 const HAS_MARKS: Condition =
     Condition::when("where flags may be changed, once a flag is marked", |model| {
         !model.read_only && !model.flags.marked.is_empty()
@@ -378,7 +461,7 @@ pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Time", "Move", "Dial
 /// Every action, in the order of footer and, within a chapter, of help.
 #[rustfmt::skip]
 pub const REGISTRY: &[Entry] = &[
-    row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, &[C::Edit, C::Typing, C::Plan, C::Field, C::Leaving], &[named(KeyCode::Enter)], "press", ALWAYS),
+    row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, &[C::Edit, C::Palette, C::Typing, C::Plan, C::Field, C::Leaving], &[named(KeyCode::Enter)], "press", ALWAYS),
     row(Action::NextField, "next-field", "next field; in the editor: mark and go on", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::Tab)], "next", ALWAYS),
     row(Action::PreviousField, "previous-field", "previous field", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::BackTab)], "", ALWAYS),
     row(Action::TakePlan, "take-plan", "open the plan that the verdict offers", "Act", Danger::Plans, &[C::Diagnose], &[named(KeyCode::Enter)], "plan it", HAS_PLAN),
@@ -408,8 +491,16 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Overview, "overview", "back to the overview", "Screens", Danger::Safe, SCREENS, &[key('o')], "", ALWAYS),
     row(Action::NextScope, "next-scope", "next quota scope", "Look", Danger::Safe, SCREENS, &[key(']')], "", ALWAYS),
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
+    row(Action::Scopes, "scopes", "every quota scope, and what binds it", "Screens", Danger::Safe, SCREENS, &[key('1')], "pages", ALWAYS),
+    row(Action::Retries, "retries", "where the work multiplies", "Screens", Danger::Safe, SCREENS, &[key('2')], "", ALWAYS),
+    row(Action::Queue, "queue", "who waits, how long, for what", "Screens", Danger::Safe, SCREENS, &[key('3')], "", ALWAYS),
+    row(Action::Breakers, "breakers", "breakers and cooldowns: since when, until when", "Screens", Danger::Safe, SCREENS, &[key('4')], "", ALWAYS),
+    row(Action::Tenants, "tenants", "who asks, who is refused", "Screens", Danger::Safe, SCREENS, &[key('5')], "", ALWAYS),
+    row(Action::Goodput, "goodput", "what comes out, and what it costs", "Screens", Danger::Safe, SCREENS, &[key('6')], "", ALWAYS),
+    row(Action::Sources, "sources", "what weir knows, how well, and what is missing", "Screens", Danger::Safe, SCREENS, &[key('7')], "", ALWAYS),
+    row(Action::Trace, "trace", "one original from its first request to its end", "Screens", Danger::Safe, SCREENS, &[key('8')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
-    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline], &[key(' ')], "", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Page], &[key(' ')], "", ALWAYS),
     row(Action::SecondOn, "second-on", "a second on, in a recording or the last hour", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", ALWAYS),
     row(Action::SecondBack, "second-back", "a second back", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", ALWAYS),
     row(Action::TenOn, "ten-on", "ten seconds on", "Time", Danger::Safe, SCREENS, &[key('.')], "", ALWAYS),
@@ -425,6 +516,10 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::ZoomIn, "zoom-in", "show a shorter time in the charts", "Time", Danger::Safe, SCREENS, &[key('z')], "", ALWAYS),
     row(Action::ZoomOut, "zoom-out", "show a longer time in the charts", "Time", Danger::Safe, SCREENS, &[key('Z')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
+    row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, &[C::Trace], &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
+    row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, &[C::Scopes], &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
+    row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, &[C::Timeline, C::Scopes, C::Page], &[key('/')], "filter", HAS_FILTER),
+    row(Action::Palette, "palette", "find an action by its name", "Screens", Danger::Safe, SCREENS, &[key(':')], "find", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),
     row(Action::Down, "down", "down", "Move", Danger::Safe, LISTS, &[named(KeyCode::Down)], "", ALWAYS),
@@ -435,7 +530,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Last, "last", "to the end", "Move", Danger::Safe, PAGES, &[key('G'), named(KeyCode::End)], "", ALWAYS),
     row(Action::Help, "help", "these keys", "Screens", Danger::Safe, SCREENS, &[key('?'), named(KeyCode::F(1))], "help", ALWAYS),
     row(Action::Back, "back", "one step back; nothing is changed", "Leave", Danger::Safe, BELOW_ROOT, &[named(KeyCode::Esc), key('q'), named(KeyCode::Backspace)], "back", ALWAYS),
-    row(Action::Back, "cancel", "close the dialog; nothing is changed", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::Esc)], "cancel", ALWAYS),
+    row(Action::Back, "cancel", "close the dialog; nothing is changed", "Dialogs", Danger::Safe, DIALOGS, &[named(KeyCode::Esc)], "cancel", ALWAYS),
     row(Action::Quit, "quit", "leave; asks while its flips are in force", "Leave", Danger::Safe, &[C::Overview], &[key('q')], "quit", ALWAYS),
     row(Action::Interrupt, "interrupt", "cancel and ask to leave; twice leaves", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('c')], "", ALWAYS),
     row(Action::Suspend, "suspend", "stop as a shell job; `fg` comes back", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('z')], "", ALWAYS),
@@ -479,6 +574,20 @@ impl Entry {
         let all = whole.then_some("every screen");
         let words: Vec<&str> = all.into_iter().chain(rest.map(|place| place.words())).collect();
         words.join(", ")
+    }
+}
+
+/// The keys of the pages, from the first to the last.
+#[must_use]
+pub fn page_keys() -> String {
+    let keys: Vec<&Key> = REGISTRY
+        .iter()
+        .filter(|entry| entry.action.page().is_some())
+        .filter_map(|entry| entry.keys.first())
+        .collect();
+    match keys[..] {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => String::new(),
     }
 }
 

@@ -14,10 +14,13 @@ pub mod history;
 pub mod keymap;
 pub mod mode;
 pub mod offer;
+pub mod page;
+pub mod palette;
 pub mod past;
 mod replay;
 pub mod settled;
 pub mod sources;
+pub mod trace;
 mod update;
 pub mod walk;
 
@@ -30,8 +33,8 @@ use crossterm::event::KeyEvent;
 use crate::admission::FLAGS;
 use crate::diagnosis::{Owners, STALE_AFTER_S, Standing, Verdict, worst_first};
 use crate::flag::{
-    Change, Demand, FlagState, FlagTable, Forecast, Hindsight, NoForecast, Outcome, Plan, Revision,
-    Unsettled,
+    Change, Demand, FlagState, FlagTable, Forecast, Hindsight, NoForecast, Original, Outcome, Plan,
+    Revision, Unsettled,
 };
 use crate::incident::Earlier;
 use crate::runbook::Walk;
@@ -97,6 +100,13 @@ pub enum Msg {
     },
     /// A line was journalled, or not.
     Journalled(Result<(), String>),
+    /// What happened to an original was told, or why not.
+    Traced {
+        /// Its number.
+        id: u64,
+        /// What was told.
+        answer: Result<Original, String>,
+    },
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
     /// The configuration was read again.
@@ -122,6 +132,8 @@ pub enum Effect {
     Journal(Entry),
     /// Write the text of a walk into a file.
     SaveWalk(String),
+    /// Ask what happened to an original.
+    Trace(u64),
     /// Move the recording that is played.
     Seek(Seek),
     /// Stop as a shell job.
@@ -266,6 +278,8 @@ pub struct Model {
     pub forecasts: Earlier,
     /// The path on the diagnosis screen as it was left.
     pub path: Option<Box<walk::Walk>>,
+    /// The original that was asked for.
+    pub trace: Option<trace::Trace>,
     /// The registry of actions, with the keys of whoever sits there.
     pub registry: &'static [action::Entry],
     /// Something visible has changed.
@@ -313,6 +327,7 @@ impl Model {
             handed: None,
             forecasts: Earlier::default(),
             path: None,
+            trace: None,
             registry: action::REGISTRY,
             dirty: true,
         }
@@ -403,7 +418,13 @@ impl Model {
     /// The newest second that the screen shows of the trends.
     #[must_use]
     pub fn trends_end(&self) -> u64 {
-        let newest = self.trends().and_then(History::newest).unwrap_or(0);
+        self.scope().map_or(0, |scope| self.trends_end_of(scope))
+    }
+
+    /// The newest second that the screen shows of the trends of a scope.
+    #[must_use]
+    pub fn trends_end_of(&self, scope: &str) -> u64 {
+        let newest = self.history.get(scope).and_then(History::newest).unwrap_or(0);
         match &self.frozen {
             Some(frozen) => newest.min(history::slot(frozen.since)),
             None => newest,
@@ -413,13 +434,19 @@ impl Model {
     /// A signal of the scope on the screen.
     #[must_use]
     pub fn signal(&self, path: &str) -> Shown<'_> {
-        let Some(snapshot) = self.snapshot() else {
-            return Shown::Unknown { why: "no data yet" };
-        };
+        match self.snapshot() {
+            Some(snapshot) => self.signal_of(snapshot, path),
+            None => Shown::Unknown { why: "no data yet" },
+        }
+    }
+
+    /// A signal of a snapshot that is shown, of any scope.
+    #[must_use]
+    pub fn signal_of<'a>(&self, snapshot: &'a Snapshot, path: &str) -> Shown<'a> {
         let root = path.split('.').next().unwrap_or(path);
         let Some(reading) = snapshot.get(path).or_else(|| snapshot.get(root)) else {
-            let why = snapshot.absent.get(path).map_or("no source gives it", String::as_str);
-            return Shown::Unknown { why };
+            let why = snapshot.absent.get(path).or_else(|| snapshot.absent.get(root));
+            return Shown::Unknown { why: why.map_or("no source gives it", String::as_str) };
         };
         if sources::hollow(snapshot) == Some(&*reading.source) && is_zero(&reading.value) {
             return Shown::Unknown { why: "no weir metrics" };
@@ -431,7 +458,7 @@ impl Model {
         }
         match snapshot.value(path) {
             Some(value) => Shown::Known { value, reading, age_s },
-            None => Shown::Unknown { why: "no such part" },
+            None => Shown::Unknown { why: "not told" },
         }
     }
 

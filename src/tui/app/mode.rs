@@ -6,6 +6,7 @@ use tui_input::Input;
 
 use crate::diagnosis::Goto;
 use crate::tui::app::flip::{Focus, PlanDialog};
+use crate::tui::app::page::{Listed, Page};
 use crate::tui::app::walk::Walk;
 
 /// One layer of the screen.
@@ -18,7 +19,9 @@ pub enum Mode {
     /// The flags.
     Flags,
     /// What happened when; rows scrolled up from the newest.
-    Timeline(usize),
+    Timeline(Listed),
+    /// One of the pages.
+    Page(Page, Listed),
     /// The keys; rows scrolled down.
     Help(usize),
     /// The walk along a runbook; the choice under the cursor.
@@ -41,6 +44,10 @@ pub enum Mode {
     Note(Input),
     /// A line that the walk asks for.
     Say(Prompt, Input),
+    /// The filter of the list below being typed; what it was before.
+    Filter(Input, String),
+    /// Every action, by name.
+    Palette(Palette),
     /// A plan is being made.
     Planning,
     /// A plan, and what becomes of it.
@@ -62,12 +69,20 @@ pub enum Context {
     Timeline,
     /// The walk along a runbook.
     Guide,
+    /// The page of scopes.
+    Scopes,
+    /// The page of one original.
+    Trace,
+    /// Any other page.
+    Page,
     /// The help.
     Help,
     /// Text to scroll.
     Text,
     /// A choice of values.
     Edit,
+    /// The palette.
+    Palette,
     /// A line being typed, and nothing else.
     Typing,
     /// The buttons of the plan dialog.
@@ -90,9 +105,13 @@ impl Context {
             Self::Flags => "the flags",
             Self::Timeline => "the timeline",
             Self::Guide => "the walk",
+            Self::Scopes => "the page of scopes",
+            Self::Trace => "the trace",
+            Self::Page => "the other pages",
             Self::Help => "the help",
             Self::Text => "texts",
             Self::Edit => "a choice of values",
+            Self::Palette => "the palette",
             Self::Typing => "a line being typed",
             Self::Plan => "the plan's buttons",
             Self::Field => "the plan's fields",
@@ -113,11 +132,17 @@ impl Mode {
             Self::Timeline(_) => Context::Timeline,
             Self::Help(_) => Context::Help,
             Self::Guide(_) => Context::Guide,
+            Self::Page(Page::Scopes, _) => Context::Scopes,
+            Self::Page(Page::Trace, _) => Context::Trace,
+            Self::Page(..) => Context::Page,
             Self::Why(_) | Self::How(_) | Self::StepWhy(_) | Self::Causes(_) | Self::Alerts(_) => {
                 Context::Text
             }
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
-            Self::Edit(_) | Self::Arm(_) | Self::Note(_) | Self::Say(..) => Context::Typing,
+            Self::Palette(_) => Context::Palette,
+            Self::Edit(_) | Self::Arm(_) | Self::Note(_) | Self::Say(..) | Self::Filter(..) => {
+                Context::Typing
+            }
             Self::Plan(dialog) => match dialog.focus {
                 Focus::Cancel | Focus::Apply => Context::Plan,
                 Focus::Name | Focus::Reason => Context::Field,
@@ -132,9 +157,23 @@ impl Mode {
     pub const fn is_screen(&self) -> bool {
         matches!(
             self,
-            Self::Overview | Self::Diagnose(_) | Self::Flags | Self::Timeline(_) | Self::Guide(_)
+            Self::Overview
+                | Self::Diagnose(_)
+                | Self::Flags
+                | Self::Timeline(_)
+                | Self::Guide(_)
+                | Self::Page(..)
         )
     }
+}
+
+/// The palette: what is typed, and which of the actions that fit is under the cursor.
+#[derive(Clone, Debug, Default)]
+pub struct Palette {
+    /// What is typed.
+    pub input: Input,
+    /// The row under the cursor.
+    pub at: usize,
 }
 
 /// What a typed line is for.
@@ -144,6 +183,8 @@ pub enum Prompt {
     Skip(Goto),
     /// To whom the walk goes, and what has to be known.
     HandOver,
+    /// The number of an original.
+    Original,
 }
 
 /// The editor of one flag's value.

@@ -7,8 +7,10 @@ mod dialog;
 mod foretold;
 mod guide;
 mod others;
+mod palette;
 mod press;
 mod rewind;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +97,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Applied { request_id, outcome } => applied(model, &request_id, outcome, now),
+        Msg::Traced { id, answer } => {
+            trace::told(model, id, answer);
+            Vec::new()
+        }
         Msg::WalkSaved(result) => guide::saved(model, result),
         Msg::Configured(settings) => {
             configured(model, *settings);

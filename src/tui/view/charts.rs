@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use crate::signal::Column;
 use crate::tui::app::Model;
-use crate::tui::app::history::slot;
+use crate::tui::app::history::{History, slot};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, percent, seconds, short};
 use crate::tui::view::panels::{amplification_role, completed_signal};
@@ -14,6 +14,13 @@ use crate::tui::view::widgets::{AXIS, Chart, Series, nice_top, panel, spark};
 
 /// How far back a small trend reaches.
 const SPARK_SPAN_S: u64 = 300;
+
+impl Model {
+    /// How far back a small trend reaches, in seconds, and the second that it ends at.
+    pub(in crate::tui::view) fn span(&self) -> (u64, u64) {
+        (self.zoom_s.unwrap_or(SPARK_SPAN_S), self.trends_end())
+    }
+}
 
 /// A small trend of one signal.
 pub fn trend(
@@ -24,9 +31,22 @@ pub fn trend(
     role: Role,
     look: &Appearance,
 ) -> Line<'static> {
-    let Some(trends) = model.trends() else { return Line::default() };
-    let step = trends.step(width, model.zoom_s.unwrap_or(SPARK_SPAN_S));
-    let columns = trends.columns(signal, width, step, model.trends_end());
+    trend_of(model.trends(), signal, width, model.span(), top, role, look)
+}
+
+/// A small trend of one signal of any scope, over this span.
+pub fn trend_of(
+    trends: Option<&History>,
+    signal: &str,
+    width: usize,
+    (span_s, end): (u64, u64),
+    top: Option<f64>,
+    role: Role,
+    look: &Appearance,
+) -> Line<'static> {
+    let Some(trends) = trends else { return Line::default() };
+    let step = trends.step(width, span_s);
+    let columns = trends.columns(signal, width, step, end);
     let most: Vec<Option<f64>> = columns.iter().map(|column| Some(column.as_ref()?.max)).collect();
     spark(&most, top, role, look)
 }

@@ -6,9 +6,9 @@ use ratatui::text::{Line, Span};
 
 use crate::diagnosis::Verdict;
 use crate::ingest::SourceStatus;
-use crate::tui::app::action::{Action, Entry, available};
+use crate::tui::app::action::{Action, Entry, available, page_keys};
 use crate::tui::app::headline::Headline;
-use crate::tui::app::mode::Context;
+use crate::tui::app::mode::Mode;
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, clocks, span};
@@ -202,7 +202,8 @@ fn instances(source: &SourceStatus, look: &Appearance) -> Option<Span<'static>> 
     (all > 1).then(|| Span::styled(format!("{up}/{all} "), look.style(role)))
 }
 
-fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
+/// How a source stands: the age of its newest answer, or what is wrong.
+pub fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
     let age = source.last_good.map(|at| model.shown_now().saturating_since(at).as_secs_f64());
     let is_stale = |age: f64| age > source.stale_after_s;
     match (age, &source.error) {
@@ -220,7 +221,7 @@ fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
 fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let context = model.mode().context();
     let hinted: Vec<&Entry> = available(model, context)
-        .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, context))
+        .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, model.mode()))
         .filter(|entry| entry.action.seek().is_none() || is_in_time(model))
         .collect();
     let hint = |entry: &Entry| match (entry.action, &model.playhead) {
@@ -229,7 +230,12 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
         (Action::Arm, _) if model.may_send() => "lock",
         _ => entry.hint,
     };
-    let size = |entry: &Entry| entry.keys[0].to_string().len() + hint(entry).len() + 3;
+    // One hint stands for all pages.
+    let key = |entry: &Entry| match entry.action.page() {
+        Some(_) => page_keys(),
+        None => entry.keys[0].to_string(),
+    };
+    let size = |entry: &Entry| key(entry).len() + hint(entry).len() + 3;
     let always = |entry: &Entry| matches!(entry.action, Action::Help | Action::Back | Action::Quit);
     let reserved: usize =
         hinted.iter().filter(|entry| always(entry)).map(|entry| size(entry)).sum();
@@ -240,7 +246,7 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
             let Some(rest) = left.checked_sub(size(entry)) else { continue };
             left = rest;
         }
-        spans.push(Span::styled(entry.keys[0].to_string(), look.style(Role::Accent)));
+        spans.push(Span::styled(key(entry), look.style(Role::Accent)));
         spans.push(Span::raw(format!(" {}  ", hint(entry))));
     }
     Line::from(spans)
@@ -252,11 +258,13 @@ fn is_in_time(model: &Model) -> bool {
 }
 
 /// Whether an action leads to the screen that is shown.
-fn is_here(action: Action, context: Context) -> bool {
-    matches!(
-        (action, context),
-        (Action::Diagnose, Context::Diagnose)
-            | (Action::Flags, Context::Flags)
-            | (Action::Timeline, Context::Timeline)
-    )
+fn is_here(action: Action, mode: &Mode) -> bool {
+    match mode {
+        Mode::Diagnose(_) => action == Action::Diagnose,
+        Mode::Flags => action == Action::Flags,
+        Mode::Timeline(_) => action == Action::Timeline,
+        // The edge of a page names all pages with their keys.
+        Mode::Page(..) => action.page().is_some(),
+        _ => false,
+    }
 }

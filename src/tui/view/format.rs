@@ -120,6 +120,17 @@ pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
     cut
 }
 
+/// Text of which the end is kept, padded to a number of cells: names of scopes differ at their end.
+#[must_use]
+pub fn tail(text: &str, width: usize, ellipsis: &str) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return format!("{text:<width$}");
+    }
+    let kept: String = text.chars().skip(count + 1 - width.max(1)).collect();
+    if width == 0 { String::new() } else { format!("{ellipsis}{kept}") }
+}
+
 /// Text cut to a number of cells between two words, unless that would leave less than half of it.
 #[must_use]
 pub fn cut_words(text: &str, width: usize, ellipsis: &str) -> String {
@@ -194,6 +205,13 @@ mod tests {
         assert_eq!(cut("nested-retries", 14, "…"), "nested-retries");
         assert_eq!(cut("nested-retries", 7, "…"), "nested…");
         assert_eq!(cut("nested", 0, "…"), "");
+    }
+
+    #[test]
+    fn the_end_of_a_name_is_kept() {
+        assert_eq!(tail("openai/acct-1/embed", 8, "…"), "…1/embed");
+        assert_eq!(tail("embed", 8, "…"), "embed   ");
+        assert_eq!((tail("embed", 1, "…"), tail("embed", 0, "…")), ("…".to_owned(), String::new()));
     }
 
     #[test]

@@ -226,6 +226,10 @@ pub fn say(
             "hand over, as `name: what to know`",
             " Enter writes the walk into a file, Esc drops it",
         ),
+        Prompt::Original => (
+            "number of an original, from x-weir-request-id",
+            " Enter asks the gateway, Esc drops it",
+        ),
     };
     let heading = Line::styled(format!(" {title} "), look.style(Role::Strong));
     let inner = overlay(heading, centred(area, 72, 4), look, buf);

@@ -15,6 +15,8 @@ mod guide;
 mod narrow;
 mod next;
 mod overview;
+mod pages;
+mod palette;
 mod panels;
 mod plan;
 mod recorded;
@@ -49,7 +51,8 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
     match model.screen() {
         Mode::Diagnose(walk) => diagnose::draw(model, walk, look, body, buf),
         Mode::Flags => flags::draw(model, look, body, buf),
-        Mode::Timeline(scroll) => texts::timeline(model, *scroll, look, body, buf),
+        Mode::Timeline(list) => texts::timeline(model, list, look, body, buf),
+        Mode::Page(page, list) => pages::draw(model, (*page, list), look, body, buf),
         Mode::Guide(cursor) => guide::draw(model, *cursor, look, body, buf),
         _ => overview::draw(model, look, body, buf),
     }
@@ -66,6 +69,8 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
             Mode::Arm(input) => plan::arming(model, input, look, body, buf),
             Mode::Note(input) => texts::note(input, look, body, buf),
             Mode::Say(prompt, input) => guide::say(prompt, input, look, body, buf),
+            Mode::Filter(input, _) => pages::filter_line(input, look, body, buf),
+            Mode::Palette(palette) => palette::draw(model, palette, look, body, buf),
             Mode::Planning => plan::waiting(model, look, body, buf),
             Mode::Plan(dialog) => visible = Some(plan::draw(model, dialog, look, body, buf)),
             Mode::Leaving => plan::leaving(model, look, body, buf),
@@ -73,6 +78,7 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
             | Mode::Diagnose(_)
             | Mode::Flags
             | Mode::Timeline(_)
+            | Mode::Page(..)
             | Mode::Guide(_) => {}
         }
     }

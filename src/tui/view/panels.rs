@@ -16,15 +16,20 @@ use crate::tui::view::charts::trend;
 use crate::tui::view::format::{seconds, span};
 use crate::tui::view::widgets::{lines, panel};
 
-pub use attempts::{amplification_role, attempts};
-pub use queue::queue;
-pub use quota::quota;
+pub use attempts::{amplification_role, attempts, client_layers, first_amplifier_of};
+pub use queue::{breaker_word, deadline, queue, waiting};
+pub use quota::{EMPTY_BELOW, LOW_BELOW, quota};
 pub use work::work;
 
 /// A number of a signal in its unit, or `?`, or `?` with the age of what was known. A lower bound is
 /// marked as one, because a reader takes a bare number for the truth.
 fn text(model: &Model, look: &Appearance, path: &str, format: fn(f64) -> String) -> (String, Role) {
-    match model.signal(path) {
+    worded(&model.signal(path), look, format)
+}
+
+/// What a signal shows in its unit, or `?`, or `?` with the age of what was known.
+pub fn worded(shown: &Shown<'_>, look: &Appearance, format: fn(f64) -> String) -> (String, Role) {
+    match shown {
         Shown::Known { value: Value::Number(number), reading, .. } => {
             let mark = match reading.quality {
                 Quality::LowerBound => look.glyphs.at_least,
@@ -33,7 +38,7 @@ fn text(model: &Model, look: &Appearance, path: &str, format: fn(f64) -> String)
             (format!("{mark}{}", format(*number)), Role::Plain)
         }
         Shown::Known { .. } | Shown::Unknown { .. } => ("?".to_owned(), Role::Unknown),
-        Shown::Stale { age_s } => (format!("? {}", span(age_s)), Role::Stale),
+        Shown::Stale { age_s } => (format!("? {}", span(*age_s)), Role::Stale),
     }
 }
 

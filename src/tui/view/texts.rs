@@ -13,9 +13,11 @@ use crate::signal::Quality;
 use crate::tui::app::Model;
 use crate::tui::app::action::{CHAPTERS, Danger};
 use crate::tui::app::mode::Context;
+use crate::tui::app::page::Listed;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::evidence;
 use crate::tui::view::format::{clock, cut, span};
+use crate::tui::view::pages::filter_words;
 use crate::tui::view::widgets::{centred, lines, overlay, panel};
 
 /// Cells of a text with its frame.
@@ -97,13 +99,18 @@ pub fn events_lines(model: &Model, look: &Appearance, area: Rect) -> Vec<Line<'s
 }
 
 /// The whole timeline.
-pub fn timeline(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &mut Buffer) {
-    let inner = panel(heading("timeline, newest first", look), area, look, buf);
-    if model.timeline.is_empty() {
-        lines([Line::styled(" nothing has happened yet", look.style(Role::Dim))], inner, buf);
+pub fn timeline(model: &Model, list: &Listed, look: &Appearance, area: Rect, buf: &mut Buffer) {
+    let mut title = heading("timeline, newest first", look);
+    title.spans.extend(filter_words(&list.filter, look));
+    let inner = panel(title, area, look, buf);
+    let shown: Vec<_> =
+        model.timeline.newest_first().filter(|event| list.shows(&event.text)).collect();
+    if shown.is_empty() {
+        let none = if list.filter.is_empty() { "nothing has happened yet" } else { "none" };
+        lines([Line::styled(format!(" {none}"), look.style(Role::Dim))], inner, buf);
         return;
     }
-    let events = model.timeline.newest_first().skip(scroll);
+    let events = shown.into_iter().skip(list.at);
     lines(events.map(|event| event_line(event, model, look)), inner, buf);
 }
 

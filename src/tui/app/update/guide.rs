@@ -12,7 +12,7 @@ use crate::runbook::{Offer, ROLLBACK, Stuck, Walk};
 use crate::signal::Mono;
 use crate::tui::app::guide::{Does, FirstFlip};
 use crate::tui::app::mode::{Mode, Prompt};
-use crate::tui::app::update::{dialog, toast};
+use crate::tui::app::update::{dialog, toast, trace};
 use crate::tui::app::{Effect, Model, SCOPES_MAX};
 use crate::tui::session::{Entry, Want};
 use crate::tui::theme::Role;
@@ -263,6 +263,7 @@ pub fn said(model: &mut Model, now: Mono) -> Vec<Effect> {
         }
         Prompt::Skip(goto) => skipped(model, &goto, &text, now),
         Prompt::HandOver => handed_over(model, &text, now),
+        Prompt::Original => trace::ask(model, &text),
     }
 }
 

@@ -9,9 +9,10 @@ use crate::flag::{Change, is_ill_gate};
 use crate::signal::Mono;
 use crate::tui::app::action::{Action, Key, resolve};
 use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
-use crate::tui::app::mode::{Choice, Context, Editor, Mode, Prompt};
+use crate::tui::app::mode::{Choice, Context, Editor, Mode, Palette, Prompt};
 use crate::tui::app::offer::Next;
-use crate::tui::app::update::{arm, dialog, guide, rewind, toast};
+use crate::tui::app::page::{Listed, Page};
+use crate::tui::app::update::{arm, dialog, guide, palette, rewind, toast, trace};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::{Entry, Seek, Want};
@@ -55,6 +56,7 @@ pub fn paste(model: &mut Model, text: &str) {
     for letter in text.chars().filter(|letter| !letter.is_control()).take(TYPED_MAX) {
         input.handle(InputRequest::InsertChar(letter));
     }
+    palette::typed(model);
     model.dirty = true;
 }
 
@@ -96,6 +98,7 @@ fn type_into(model: &mut Model, event: KeyEvent) {
     if let Some(Mode::Edit(editor)) = model.modes.last_mut() {
         editor.error = None;
     }
+    palette::typed(model);
 }
 
 /// The line that is being typed.
@@ -104,6 +107,8 @@ fn field(model: &mut Model) -> Option<&mut Input> {
         Mode::Arm(input)
         | Mode::Note(input)
         | Mode::Say(_, input)
+        | Mode::Filter(input, _)
+        | Mode::Palette(Palette { input, .. })
         | Mode::Edit(Editor { choice: Choice::Number(input), .. }) => Some(input),
         Mode::Plan(dialog) if dialog.stage == Stage::Review => match dialog.focus {
             Focus::Reason => Some(&mut dialog.reason),
@@ -114,7 +119,8 @@ fn field(model: &mut Model) -> Option<&mut Input> {
     }
 }
 
-fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
+/// Carries an action out. Whether it works here is for the caller to know.
+pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
     match action {
         Action::Quit => return quit(model),
         Action::Interrupt => {
@@ -124,6 +130,7 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
             model.modes.push(Mode::Leaving);
         }
         Action::Suspend => return vec![Effect::Suspend],
+        Action::Back if matches!(model.mode(), Mode::Filter(..)) => palette::drop_filter(model),
         Action::Back => back(model),
         Action::Help => model.modes.push(Mode::Help(0)),
         Action::Overview => close(model, 1),
@@ -136,7 +143,23 @@ fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
             show(model, Mode::Flags);
             return reload(model);
         }
-        Action::Timeline => show(model, Mode::Timeline(0)),
+        Action::Timeline => show(model, Mode::Timeline(Listed::default())),
+        Action::ChooseScope => choose_row(model),
+        Action::AskOriginal => trace::open(model),
+        Action::Filter => palette::open_filter(model),
+        Action::Palette => model.modes.push(Mode::Palette(Palette::default())),
+        Action::Scopes
+        | Action::Retries
+        | Action::Queue
+        | Action::Breakers
+        | Action::Tenants
+        | Action::Goodput
+        | Action::Sources
+        | Action::Trace => {
+            if let Some(page) = action.page() {
+                show(model, Mode::Page(page, Listed::default()));
+            }
+        }
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
         Action::ZoomIn => rewind::zoom(model, true),
@@ -288,6 +311,14 @@ fn choose_scope(model: &mut Model, forward: bool) {
     model.chosen_scope = Some(scopes[next].to_owned());
 }
 
+/// Shows the scope under the cursor on every screen.
+fn choose_row(model: &mut Model) {
+    let Mode::Page(page @ Page::Scopes, list) = model.mode() else { return };
+    let Some(scope) = model.row_under_cursor(*page, list) else { return };
+    toast(model, Role::Ok, format!("every screen shows {scope} now"));
+    model.chosen_scope = Some(scope);
+}
+
 /// Moves the cursor or the text of the mode on top. `to` gets where it is and the last row.
 fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
     if matches!(model.mode(), Mode::Flags) {
@@ -298,16 +329,37 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         model.flags.cursor = keys.get(next).map(|key| (*key).to_owned());
         return;
     }
-    let events = model.timeline.len().saturating_sub(1);
+    if let Mode::Page(page, list) = model.mode()
+        && page.has_rows()
+    {
+        let rows = model.rows(*page, list);
+        let cursor = model.row_under_cursor(*page, list);
+        let at = rows.iter().position(|row| Some(row) == cursor.as_ref()).unwrap_or(0);
+        let next = rows.get(to(at, rows.len().saturating_sub(1))).cloned();
+        if let Some(list) = palette::list(model) {
+            list.row = next;
+        }
+        return;
+    }
+    let events = model.filterable().map_or(0, |list| {
+        model.timeline.newest_first().filter(|event| list.shows(&event.text)).count()
+    });
+    let events = events.saturating_sub(1);
+    let found = match model.mode() {
+        Mode::Palette(palette) => model.found(palette.input.value()).len().saturating_sub(1),
+        _ => 0,
+    };
     let choices = model.choices().len().saturating_sub(1);
     let alerts = model.alerts().map_or(0, |all| 2 * (all.alerts.len() + all.silences.len()));
     match model.modes.last_mut() {
-        Some(Mode::Timeline(at)) => *at = to(*at, events),
+        Some(Mode::Timeline(list)) => list.at = to(list.at, events),
+        Some(Mode::Palette(palette)) => palette.at = to(palette.at, found),
         Some(Mode::Alerts(at)) => *at = to(*at, alerts),
         // The view clips these; a text is never longer than this.
         Some(
             Mode::Help(at) | Mode::Why(at) | Mode::How(at) | Mode::StepWhy(at) | Mode::Causes(at),
         ) => *at = to(*at, 200),
+        Some(Mode::Page(_, list)) => list.at = to(list.at, Listed::LAST),
         Some(Mode::Guide(at)) => *at = to(*at, choices),
         Some(Mode::Plan(dialog)) => dialog.scroll = to(dialog.scroll, dialog.scroll_max()),
         Some(Mode::Diagnose(walk)) => walk.scroll = to(walk.scroll, 100),
@@ -393,6 +445,11 @@ fn accept(model: &mut Model, now: Mono) -> Vec<Effect> {
         _ => match model.mode() {
             Mode::Arm(_) => arm::typed(model, now),
             Mode::Note(_) => note(model),
+            Mode::Palette(_) => palette::run(model, now),
+            Mode::Filter(..) => {
+                palette::keep_filter(model);
+                Vec::new()
+            }
             Mode::Say(..) => guide::said(model, now),
             _ => take_value(model),
         },

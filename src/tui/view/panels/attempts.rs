@@ -94,8 +94,8 @@ fn status_line(model: &Model, role: Role, look: &Appearance) -> Line<'static> {
     ])
 }
 
-/// The layers' multiplications from the user inward.
-fn layers(model: &Model) -> Vec<(String, f64)> {
+/// The client layers' multiplications from the user inward.
+pub fn client_layers(model: &Model) -> Vec<(String, f64)> {
     let Shown::Known { value: Value::Map(map), .. } = model.signal("layer_multiplication") else {
         return Vec::new();
     };
@@ -105,6 +105,15 @@ fn layers(model: &Model) -> Vec<(String, f64)> {
         LAYER_ORDER.iter().position(|known| *known == name).unwrap_or(LAYER_ORDER.len())
     };
     found.sort_by(|(left, _), (right, _)| place(left).cmp(&place(right)).then(left.cmp(right)));
+    found
+}
+
+/// The same with the gate behind them.
+fn layers(model: &Model) -> Vec<(String, f64)> {
+    let mut found = client_layers(model);
+    if found.is_empty() {
+        return found;
+    }
     if let Some((attempts, admitted)) =
         model.number("attempts_rps").zip(model.number("admitted_rps"))
         && admitted > 0.0
@@ -114,7 +123,8 @@ fn layers(model: &Model) -> Vec<(String, f64)> {
     found
 }
 
-fn amplifier(layers: &[(String, f64)]) -> Option<usize> {
+/// The first layer that multiplies.
+pub fn first_amplifier_of(layers: &[(String, f64)]) -> Option<usize> {
     layers.iter().position(|(_, factor)| *factor > AMPLIFIES_ABOVE)
 }
 
@@ -123,7 +133,7 @@ fn layers_line(model: &Model, look: &Appearance) -> Line<'static> {
     if layers.is_empty() {
         return Line::styled(" layers ? (clients export no counters)", look.style(Role::Unknown));
     }
-    let first = amplifier(&layers);
+    let first = first_amplifier_of(&layers);
     let mut spans = vec![Span::raw(" ")];
     for (index, (name, factor)) in layers.iter().enumerate() {
         if index > 0 {
@@ -140,7 +150,7 @@ fn layer_rows(model: &Model, look: &Appearance) -> Vec<Line<'static>> {
     if layers.is_empty() {
         return vec![Line::styled("layers ?", look.style(Role::Unknown))];
     }
-    let first = amplifier(&layers);
+    let first = first_amplifier_of(&layers);
     layers
         .iter()
         .enumerate()
@@ -157,7 +167,7 @@ fn layer_rows(model: &Model, look: &Appearance) -> Vec<Line<'static>> {
 fn first_amplifier(model: &Model, look: &Appearance) -> Line<'static> {
     let layers = layers(model);
     let allowed = text(model, look, "max_attempts_configured", count).0;
-    match amplifier(&layers) {
+    match first_amplifier_of(&layers) {
         _ if layers.is_empty() => Line::styled(" first amplifier ?", look.style(Role::Unknown)),
         Some(index) => Line::from(vec![
             Span::raw(" first amplifier: "),

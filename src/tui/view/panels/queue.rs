@@ -16,10 +16,7 @@ use crate::tui::view::widgets::{lines, panel};
 /// Who waits, for how long against the deadline, the permits and the breaker.
 pub fn queue(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(title("queue   depth  oldest / deadline", look), area, look, buf);
-    let deadline = model.flag("queue.max_age_s").and_then(|flag| match flag.stored() {
-        crate::admission::FlagValue::Number(number) => Some(*number),
-        _ => None,
-    });
+    let deadline = deadline(model);
     let split = model.number("interactive_queue_depth").is_some()
         || model.number("batch_queue_depth").is_some();
     let mut content = if split {
@@ -49,16 +46,17 @@ pub fn queue(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     lines(content, inner, buf);
 }
 
-fn lane(
-    model: &Model,
-    look: &Appearance,
-    name: &str,
-    depth: &str,
-    oldest: &str,
-    deadline: Option<f64>,
-) -> Line<'static> {
-    let waiting = model.number(depth);
-    let (age, role) = match (waiting, model.number(oldest)) {
+/// How old what waits may get, as the flag says.
+pub fn deadline(model: &Model) -> Option<f64> {
+    match model.flag("queue.max_age_s")?.stored() {
+        FlagValue::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The age of the oldest of a lane, by whether it is too old; nothing where nobody waits.
+pub fn waiting(model: &Model, depth: &str, oldest: &str, deadline: Option<f64>) -> (String, Role) {
+    match (model.number(depth), model.number(oldest)) {
         (Some(waiting), _) if waiting < 0.5 => ("-".to_owned(), Role::Dim),
         (_, Some(age)) => {
             let role = match deadline {
@@ -69,7 +67,18 @@ fn lane(
             (seconds(age), role)
         }
         (_, None) => ("?".to_owned(), Role::Unknown),
-    };
+    }
+}
+
+fn lane(
+    model: &Model,
+    look: &Appearance,
+    name: &str,
+    depth: &str,
+    oldest: &str,
+    deadline: Option<f64>,
+) -> Line<'static> {
+    let (age, role) = waiting(model, depth, oldest, deadline);
     let late = if role == Role::Crit { " LATE" } else { "" };
     let deadline = deadline.map_or_else(|| "?".to_owned(), |deadline| format!("{deadline}s"));
     Line::from(vec![
@@ -81,13 +90,9 @@ fn lane(
     ])
 }
 
-fn breaker(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
-    let is_off = model.flags.table.as_ref().and_then(|table| table.get("breaker.enabled"));
-    if is_off.is_some_and(|flag| *flag.stored() == FlagValue::Bool(false)) {
-        let text = format!(" breaker {} OFF by flag: nothing is held back", look.mark(Role::Warn));
-        return Line::styled(cut(&text, width, look.glyphs.ellipsis), look.style(Role::Warn));
-    }
-    let (word, role) = match model.signal("breaker.state") {
+/// The breaker's state in a word.
+pub fn breaker_word(model: &Model) -> (&'static str, Role) {
+    match model.signal("breaker.state") {
         Shown::Known { value: Value::Text(state), .. } => match state.as_str() {
             "closed" => ("closed", Role::Ok),
             "open" => ("OPEN", Role::Crit),
@@ -95,7 +100,16 @@ fn breaker(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
         },
         Shown::Stale { .. } => ("? stale", Role::Stale),
         _ => ("?", Role::Unknown),
-    };
+    }
+}
+
+fn breaker(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
+    let is_off = model.flags.table.as_ref().and_then(|table| table.get("breaker.enabled"));
+    if is_off.is_some_and(|flag| *flag.stored() == FlagValue::Bool(false)) {
+        let text = format!(" breaker {} OFF by flag: nothing is held back", look.mark(Role::Warn));
+        return Line::styled(cut(&text, width, look.glyphs.ellipsis), look.style(Role::Warn));
+    }
+    let (word, role) = breaker_word(model);
     let since = model
         .number("breaker.open_since_s")
         .map_or_else(String::new, |since| format!(" {}", span(since)));

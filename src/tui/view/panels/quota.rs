@@ -12,7 +12,9 @@ use crate::tui::view::format::{limit, percent, seconds, span, whole_span};
 use crate::tui::view::widgets::{gauge, lines, panel};
 
 /// A meter with less headroom than this is empty.
-const EMPTY_BELOW: f64 = 0.05;
+pub const EMPTY_BELOW: f64 = 0.05;
+/// And with less than this it soon is.
+pub const LOW_BELOW: f64 = 0.15;
 
 /// Headroom of every meter that is known, the binding one marked.
 pub fn quota(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
@@ -65,7 +67,7 @@ fn meter(
             let refused = model.number("provider_429_rps").is_none_or(|rate| rate > 0.5);
             let role = if *share < EMPTY_BELOW && refused {
                 Role::Crit
-            } else if *share < 0.15 {
+            } else if *share < LOW_BELOW {
                 Role::Warn
             } else {
                 Role::Ok

@@ -100,10 +100,10 @@ fn round(second: u64) -> Update {
     let mut snapshot = (*round.observation.scopes[0]).clone();
     know_more(&mut snapshot, second);
     let mut other = support::snapshot(0, None);
-    other.scope = OTHER.to_owned();
+    OTHER.clone_into(&mut other.scope);
     let mut fine = support::verdict(0, None);
-    fine.scope = OTHER.to_owned();
-    fine.say = "No incident: nobody refuses, attempts succeed.".to_owned();
+    OTHER.clone_into(&mut fine.scope);
+    "No incident: nobody refuses, attempts succeed.".clone_into(&mut fine.say);
     let observation = Observation {
         scopes: vec![Arc::new(snapshot), Arc::new(other)],
         ..(*round.observation).clone()
@@ -327,6 +327,39 @@ fn the_cursor_stays_on_its_scope_and_enter_shows_it_everywhere() {
     assert_eq!(model.scope(), Some(OTHER));
     press(&mut model, key(Page::Queue));
     assert!(screen(&model, 80, 24).contains(&format!("queue of {OTHER}")));
+}
+
+#[test]
+fn a_meter_that_falls_says_when_it_is_empty() {
+    let mut model = two_scopes();
+    press(&mut model, key(Page::Scopes));
+    press(&mut model, KeyCode::Down);
+    for second in 61..=73_u32 {
+        let mut falling = round(second.into());
+        let mut observation = (*falling.observation).clone();
+        let other = Arc::make_mut(&mut observation.scopes[1]);
+        let gateway = Arc::from("gateway");
+        let numbers = [
+            ("tpm_headroom", 0.6 - 0.02 * f64::from(second - 61)),
+            ("rpd_headroom", 0.8),
+            ("rpd_limit", 10_000.0),
+            ("provider_concurrency_limit", 100.0),
+        ];
+        for (name, value) in numbers {
+            other.set(name, number(value), &gateway);
+        }
+        falling.observation = Arc::new(observation);
+        see(&mut model, falling, second.into());
+    }
+    let seen = screen(&model, 120, 40);
+    // 36% are left and two points go a second.
+    let row = seen.lines().find(|line| line.contains("/chat ")).expect("its row");
+    assert!(row.contains("36%") && row.contains("~18s"), "{seen}");
+    assert!(row.contains("80%"), "the day's meter: {seen}");
+    assert!(row.contains("69%"), "31 of 100 are open: {seen}");
+    assert!(seen.contains("req/day    80%") && seen.contains("10,000/day"), "{seen}");
+    assert!(seen.contains("31 open of 100"), "{seen}");
+    assert!(seen.contains("? not told: in TPM, out TPM, tok/day"), "{seen}");
 }
 
 #[test]

@@ -155,11 +155,7 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::Tenants
         | Action::Goodput
         | Action::Sources
-        | Action::Trace => {
-            if let Some(page) = action.page() {
-                show(model, Mode::Page(page, Listed::default()));
-            }
-        }
+        | Action::Trace => show_page(model, action.page()),
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
         Action::ZoomIn => rewind::zoom(model, true),
@@ -196,12 +192,7 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::HandOver => model.modes.push(Mode::Say(Prompt::HandOver, Input::default())),
         Action::Causes => model.modes.push(Mode::Causes(0)),
         Action::Alerts => model.modes.push(Mode::Alerts(0)),
-        Action::Rewalk => {
-            let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
-            if let Some(Mode::Diagnose(current)) = model.modes.last_mut() {
-                **current = walk;
-            }
-        }
+        Action::Rewalk => rewalk(model),
         Action::Edit => edit(model, false),
         Action::Mark => mark(model),
         Action::PlanMarked => {
@@ -234,6 +225,22 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         }
     }
     Vec::new()
+}
+
+/// Begins the walk on the screen anew.
+fn rewalk(model: &mut Model) {
+    let walk = Walk::begin(model.verdict().map(AsRef::as_ref), model.wall);
+    if let Some(Mode::Diagnose(current)) = model.modes.last_mut() {
+        **current = walk;
+    }
+}
+
+/// Shows a page, with its cursor at the beginning; the one that is shown stays as it is.
+fn show_page(model: &mut Model, page: Option<Page>) {
+    let is_shown = matches!(model.screen(), Mode::Page(shown, _) if Some(*shown) == page);
+    if let Some(page) = page.filter(|_| !is_shown) {
+        show(model, Mode::Page(page, Listed::default()));
+    }
 }
 
 /// Opens the plan, unless it would switch a gate on again that was taken out of the way for being ill.

@@ -10,7 +10,7 @@ use crate::tui::app::history::History;
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend_of;
-use crate::tui::view::format::{cut_words, span};
+use crate::tui::view::format::{cut_words, percent, span};
 use crate::tui::view::panels::worded;
 
 /// Cells of a label and of a number.
@@ -140,6 +140,19 @@ impl<'a> Facts<'a> {
     /// What nobody tells, and why.
     pub fn unknown(&self, label: &str, why: &str) -> Line<'static> {
         self.told(label, "?", why, Role::Unknown)
+    }
+
+    /// What each lane has of the tokens, and how much of what it asks is refused.
+    pub fn lanes(&self) -> Vec<Line<'static>> {
+        if !matches!(self.signal("lanes"), Shown::Known { .. }) {
+            return vec![self.line("lanes", "lanes", percent)];
+        }
+        let lane = |name: &str| {
+            let part = |what: &str| self.words(&format!("lanes.{name}.{what}"), percent).0;
+            let note = format!("of the tokens, refused {}", part("refused_share"));
+            self.told(name, &part("share_tokens"), &note, Role::Strong)
+        };
+        ["interactive", "batch"].map(lane).into()
     }
 
     /// Words that take the whole line.

@@ -5,8 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::facts::Facts;
 use super::{Content, Room, Section};
-use crate::signal::Value;
-use crate::tui::app::{Model, Shown};
+use crate::tui::app::Model;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::{latency_chart, queue_chart};
 use crate::tui::view::format::{count, percent, rate, seconds};
@@ -17,8 +16,6 @@ struct Lane {
     name: &'static str,
     depth: &'static str,
     oldest: &'static str,
-    /// Its key among the lanes of a record.
-    part: &'static str,
 }
 
 const LANES: [Lane; 3] = [
@@ -26,15 +23,9 @@ const LANES: [Lane; 3] = [
         name: "interactive",
         depth: "interactive_queue_depth",
         oldest: "interactive_queue_oldest_age_s",
-        part: "interactive",
     },
-    Lane {
-        name: "batch",
-        depth: "batch_queue_depth",
-        oldest: "batch_queue_oldest_age_s",
-        part: "batch",
-    },
-    Lane { name: "all lanes", depth: "queue_depth", oldest: "queue_oldest_age_s", part: "" },
+    Lane { name: "batch", depth: "batch_queue_depth", oldest: "batch_queue_oldest_age_s" },
+    Lane { name: "all lanes", depth: "queue_depth", oldest: "queue_oldest_age_s" },
 ];
 
 /// The page.
@@ -130,19 +121,7 @@ fn gone(facts: &Facts<'_>) -> Section {
 }
 
 fn who(facts: &Facts<'_>) -> Section {
-    let mut lines = Vec::new();
-    for lane in LANES.iter().filter(|lane| !lane.part.is_empty()) {
-        let of = |what: &str| format!("lanes.{}.{what}", lane.part);
-        let tokens = facts.words(&of("share_tokens"), percent).0;
-        let refused = facts.words(&of("refused_share"), percent).0;
-        if matches!(facts.signal("lanes"), Shown::Known { value: Value::Map(_), .. }) {
-            let note = format!("of the tokens, refused {refused}");
-            lines.push(facts.told(lane.name, &tokens, &note, Role::Strong));
-        }
-    }
-    if lines.is_empty() {
-        lines.push(facts.line("lanes", "lanes", percent));
-    }
+    let mut lines = facts.lanes();
     lines.push(facts.unknown("waiting by tenant", "the queue is counted by lane only"));
     Section { title: "who".to_owned(), lines }
 }

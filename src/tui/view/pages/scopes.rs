@@ -45,6 +45,18 @@ impl Meter {
         format!("{}_{part}", self.stem)
     }
 
+    /// The signal of its reset. Of a day's two meters only the emptier one has its reset told.
+    fn reset(&self, facts: &Facts<'_>, left: f64) -> &'static str {
+        match self.stem {
+            "tpm" => "tpm_reset_s",
+            "rpm" => "rpm_reset_s",
+            "itpm" => "itpm_reset_s",
+            "otpm" => "otpm_reset_s",
+            _ if facts.number("day_headroom").is_some_and(|least| left <= least) => "day_reset_s",
+            _ => "",
+        }
+    }
+
     /// What is left of the limit, as it is told or as it follows.
     fn left(&self, facts: &Facts<'_>) -> Option<f64> {
         let told = facts.number(&self.signal("headroom"));
@@ -161,12 +173,11 @@ fn row(
         let meter = METERS.iter().find(|meter| meter.stem == stem);
         share(meter.and_then(|meter| meter.left(facts)), is_bound(stem))
     };
-    let day = ["tpd", "rpd"].map(of);
-    let day = if is_bound("rpd") { day[1].clone() } else { day[0].clone() };
-    let day = match facts.number("day_headroom") {
-        Some(left) => share(Some(left), is_bound("tpd") || is_bound("rpd")),
-        None => day,
-    };
+    // A day has two meters; the emptier one counts, or what is told of the day as a whole.
+    let days = METERS.iter().filter(|meter| meter.per == "/day");
+    let least = days.filter_map(|meter| meter.left(facts)).min_by(f64::total_cmp);
+    let day_left = facts.number("day_headroom").or(least);
+    let day = share(day_left, is_bound("tpd") || is_bound("rpd"));
     let soon =
         binds.and_then(|(meter, left)| empty_in(facts, model.trends_end_of(scope), meter, left));
     let (soon, soon_role) = soon.unwrap_or_else(|| ("?".to_owned(), Role::Unknown));
@@ -209,58 +220,63 @@ fn meters(facts: &Facts<'_>, scope: &str) -> Section {
         "           left            limit   reset   own    apart",
         look.style(Role::Dim),
     )];
+    // A provider has two or three of these meters: those that nobody tells share a line.
+    let mut untold: Vec<&'static str> = Vec::new();
+    let mut why = None;
     for meter in &METERS {
         let pointer = if binds == Some(meter.stem) { look.glyphs.pointer } else { " " };
         let label = format!("{pointer}{:<8}", meter.name);
         let Some(left) = meter.left(facts) else {
-            lines.push(unknown_meter(facts, meter, &label));
+            match facts.signal(&meter.signal("headroom")) {
+                Shown::Stale { age_s } => {
+                    let text = format!("{label}     ? last read {} ago", span(age_s));
+                    lines.push(Line::styled(text, look.style(Role::Stale)));
+                }
+                Shown::Unknown { why: reason } => {
+                    untold.push(meter.name);
+                    why = why.or(Some(reason));
+                }
+                Shown::Known { .. } => untold.push(meter.name),
+            }
             continue;
         };
-        let (most, most_role) = facts.words(&meter.signal("limit"), limit);
-        let (reset, reset_role) = facts.words(&meter.signal("reset_s"), span);
-        let (own, own_role) = facts.words(&format!("own_{}_headroom", meter.stem), percent);
-        let (apart, apart_role) = drift(facts, meter);
-        let role = weight(facts, left);
-        let mut spans = vec![
-            Span::raw(label),
-            Span::styled(format!("{:>6} ", percent(left)), look.style(role)),
-        ];
-        spans.extend(gauge(left, 4, if role == Role::Plain { Role::Ok } else { role }, look));
-        spans.extend([
-            Span::styled(format!("{:>11}", format!("{most}{}", meter.per)), look.style(most_role)),
-            Span::styled(format!("{reset:>8}"), look.style(reset_role)),
-            Span::styled(format!("{own:>6}"), look.style(own_role)),
-            Span::styled(format!("{apart:>9}"), look.style(apart_role)),
-        ]);
-        lines.push(Line::from(spans));
+        lines.push(known_meter(facts, meter, left, label));
     }
-    lines.push(match concurrency(facts) {
-        Some(left) => Line::from(vec![
+    match concurrency(facts) {
+        Some(left) => lines.push(Line::from(vec![
             Span::raw(" at once "),
             Span::styled(format!("{:>6}  ", percent(left)), look.style(weight(facts, left))),
             facts.shown("inflight_actual", limit),
             Span::raw(" open of "),
             facts.shown("provider_concurrency_limit", limit),
-        ]),
-        None => unknown_line(facts, " at once ", "provider_concurrency_limit"),
-    });
+        ])),
+        None => untold.push("at once"),
+    }
+    if !untold.is_empty() {
+        lines.push(facts.say(&format!("? not told: {}", untold.join(", ")), Role::Unknown));
+        let why = why.unwrap_or("its limit or what is left of it is not known");
+        lines.push(facts.say(&format!("  {why}"), Role::Dim));
+    }
     Section { title: format!("meters of {scope}"), lines }
 }
 
-/// A meter that is not known, with the reason of its headroom.
-fn unknown_meter(facts: &Facts<'_>, meter: &Meter, label: &str) -> Line<'static> {
-    unknown_line(facts, label, &meter.signal("headroom"))
-}
-
-fn unknown_line(facts: &Facts<'_>, label: &str, signal: &str) -> Line<'static> {
-    let (why, role) = match facts.signal(signal) {
-        Shown::Unknown { why } => (why.to_owned(), Role::Unknown),
-        Shown::Stale { age_s } => (format!("last read {} ago", span(age_s)), Role::Stale),
-        Shown::Known { .. } => ("a part of it is not known".to_owned(), Role::Unknown),
-    };
-    let mut line = facts.say(&format!("{}     ? {why}", label.trim_start_matches(' ')), role);
-    line.style = facts.look.style(role);
-    line
+fn known_meter(facts: &Facts<'_>, meter: &Meter, left: f64, label: String) -> Line<'static> {
+    let look = facts.look;
+    let (most, most_role) = facts.words(&meter.signal("limit"), limit);
+    let (reset, reset_role) = facts.words(meter.reset(facts, left), span);
+    let (own, own_role) = facts.words(&format!("own_{}_headroom", meter.stem), percent);
+    let (apart, apart_role) = drift(facts, meter);
+    let role = weight(facts, left);
+    let mut spans =
+        vec![Span::raw(label), Span::styled(format!("{:>6} ", percent(left)), look.style(role))];
+    spans.extend(gauge(left, 4, if role == Role::Plain { Role::Ok } else { role }, look));
+    spans.extend([
+        Span::styled(format!("{:>11}", format!("{most}{}", meter.per)), look.style(most_role)),
+        Span::styled(format!("{reset:>8}"), look.style(reset_role)),
+        Span::styled(format!("{own:>6}"), look.style(own_role)),
+        Span::styled(format!("{apart:>9}"), look.style(apart_role)),
+    ]);
+    Line::from(spans)
 }
 
 fn why(facts: &Facts<'_>, scope: &str) -> Section {

@@ -75,24 +75,13 @@ fn row(tenant: &Tenant, name: usize, look: &Appearance) -> Line<'static> {
 }
 
 fn callers(facts: &Facts<'_>) -> Section {
-    let refused = |what: &str, lane: &str| {
-        let path = format!("lanes.{lane}.{what}");
-        facts.words(&path, percent).0
-    };
     let mut lines = vec![
         facts.line("largest caller", "top_caller_share", percent),
         facts.line("new callers", "new_source_share", percent),
         facts.line("of largest feature", "top_feature_share", percent),
         facts.line("new models", "new_model_share", percent),
     ];
-    if matches!(facts.signal("lanes"), Shown::Known { .. }) {
-        for lane in ["interactive", "batch"] {
-            let note = format!("of the tokens, refused {}", refused("refused_share", lane));
-            lines.push(facts.told(lane, &refused("share_tokens", lane), &note, Role::Strong));
-        }
-    } else {
-        lines.push(facts.line("lanes", "lanes", percent));
-    }
+    lines.extend(facts.lanes());
     Section { title: "callers and lanes".to_owned(), lines }
 }
 

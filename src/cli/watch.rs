@@ -115,10 +115,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let has_journal = journal.is_ok();
     let desk = board::Desk::new(store, journal, tape());
     desk.take_up(&open_flips);
-    let arming = match is_armed {
-        true => Arming::from(Mono::from_start(origin.elapsed())),
-        false => Arming::Locked,
-    };
+    let arming =
+        if is_armed { Arming::from(Mono::from_start(origin.elapsed())) } else { Arming::Locked };
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let (tell, settings) = mpsc::channel(NOTICES_MAX);
     let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);

@@ -324,10 +324,11 @@ fn planned(
     };
     let direction = def.direction(&state.base, &from, &to);
     let drops_override = change.to.is_none();
-    let way_back = match drops_override {
+    let way_back = if drops_override {
         // Without an override there is nothing that a timer could lead back.
-        true => WayBack::Nowhere,
-        false => WayBack::of(def, &state.base, state.overridden.as_ref(), &to),
+        WayBack::Nowhere
+    } else {
+        WayBack::of(def, &state.base, state.overridden.as_ref(), &to)
     };
     Ok((!in_place).then(|| PlannedChange {
         key: change.key.clone(),

@@ -56,7 +56,7 @@ enum Seat {
 }
 
 /// For so long an armed session stays so without a key.
-const IDLE: Duration = Duration::from_secs(15 * 60);
+const IDLE: Duration = Duration::from_mins(15);
 
 /// How often the interesting ends were reached: a test that never gets there shows nothing.
 #[derive(Debug, Default)]

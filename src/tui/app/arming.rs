@@ -7,7 +7,7 @@ use crate::signal::Mono;
 use crate::tui::app::Model;
 
 /// Without a key for so long, it is locked again.
-pub const IDLE: Duration = Duration::from_secs(15 * 60);
+pub const IDLE: Duration = Duration::from_mins(15);
 
 /// Whether a plan may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -168,13 +168,7 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::PageDown => scroll(model, &|at, last| (at + PAGE).min(last)),
         Action::First => scroll(model, &|_, _| 0),
         Action::Last => scroll(model, &|_, last| last),
-        Action::TakePlan => {
-            return match model.next() {
-                Some(Next::Plan(offer)) => dialog::named(model, offer.plan.name),
-                Some(Next::Flip(flip)) => guide::plan_first(model, flip),
-                Some(Next::Watch(_) | Next::Step(_)) | None => Vec::new(),
-            };
-        }
+        Action::TakePlan => return take_plan(model),
         Action::Arm => return arm::arm(model),
         Action::Contain => return contain(model),
         Action::Rollback => guide::open_rollback(model),
@@ -216,15 +210,18 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::ToStart
         | Action::ToEnd
         | Action::Faster
-        | Action::Slower => {
-            let Some(to) = action.seek() else { return Vec::new() };
-            if model.playhead.is_some() {
-                return vec![Effect::Seek(to)];
-            }
-            rewind::seek(model, to);
-        }
+        | Action::Slower => return action.seek().map_or_else(Vec::new, |to| rewind::go(model, to)),
     }
     Vec::new()
+}
+
+/// Opens the plan that comes next, if the next step is one.
+fn take_plan(model: &mut Model) -> Vec<Effect> {
+    match model.next() {
+        Some(Next::Plan(offer)) => dialog::named(model, offer.plan.name),
+        Some(Next::Flip(flip)) => guide::plan_first(model, flip),
+        Some(Next::Watch(_) | Next::Step(_)) | None => Vec::new(),
+    }
 }
 
 /// Begins the walk on the screen anew.
@@ -301,12 +298,11 @@ fn path(model: &mut Model) -> Walk {
 }
 
 fn freeze(model: &mut Model, now: Mono) {
-    model.frozen = match model.frozen.take() {
-        Some(_) => None,
-        None => {
-            let (update, wall) = (model.latest.clone(), model.wall);
-            Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false })
-        }
+    model.frozen = if model.frozen.is_some() {
+        None
+    } else {
+        let (update, wall) = (model.latest.clone(), model.wall);
+        Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false })
     };
 }
 

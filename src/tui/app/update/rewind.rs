@@ -7,15 +7,24 @@ use chrono::TimeDelta;
 use crate::signal::Mono;
 use crate::tui::app::history::slot;
 use crate::tui::app::update::toast;
-use crate::tui::app::{Frozen, Model};
+use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::Seek;
 use crate::tui::theme::Role;
 
 /// Spans of the charts, in seconds, the shortest first.
 pub const ZOOMS: [u64; 7] = [60, 120, 300, 600, 900, 1_800, 3_600];
 
+/// Moves the recording that is played, else the screen within its own past.
+pub fn go(model: &mut Model, to: Seek) -> Vec<Effect> {
+    if model.playhead.is_some() {
+        return vec![Effect::Seek(to)];
+    }
+    seek(model, to);
+    Vec::new()
+}
+
 /// Shows another moment. The newest is the present again.
-pub fn seek(model: &mut Model, to: Seek) {
+fn seek(model: &mut Model, to: Seek) {
     let Some(newest) = model.latest.as_ref().map(|update| slot(update.observation.at)) else {
         toast(model, Role::Warn, "there is no past yet");
         return;

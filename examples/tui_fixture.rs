@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use weir::diagnosis::Owners;
 use weir::ingest::Observation;
-use weir::tui::{Appearance, Port, Session, Update, run};
+use weir::tui::app::action::REGISTRY;
+use weir::tui::{Appearance, Arming, Port, Session, Update, run};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), weir::tui::Error> {
@@ -29,10 +30,13 @@ async fn main() -> Result<(), weir::tui::Error> {
         notices,
         port: Arc::clone(&desk) as Arc<dyn Port>,
         read_only: false,
+        arming: Arming::NotNeeded,
         appearance: Appearance::detect(),
         person: support::PERSON.to_owned(),
         owners: Owners::default(),
         walk: None,
+        registry: REGISTRY,
+        settings: mpsc::channel(1).1,
     };
     let feed = tokio::spawn(async move {
         let mut cured_at = None;

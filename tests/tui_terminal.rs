@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -37,6 +39,8 @@ struct Terminal {
     keys: Option<Box<dyn Write + Send>>,
     child: Box<dyn Child + Send + Sync>,
     parser: Arc<Mutex<vt100::Parser>>,
+    /// Every byte that was written.
+    written: Arc<Mutex<Vec<u8>>>,
     gone: Arc<AtomicBool>,
 }
 
@@ -59,11 +63,14 @@ impl Terminal {
         let parser = Arc::new(Mutex::new(vt100::Parser::new(cells(rows), cells(columns), 0)));
         let mut output = pair.master.try_clone_reader().expect("a reader");
         let sink = Arc::clone(&parser);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&written);
         let gone = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&gone);
         std::thread::spawn(move || {
             let mut bytes = [0; 8_192];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
+                log.lock().unwrap_or_else(PoisonError::into_inner).extend(&bytes[..count]);
                 sink.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..count]);
                 // The reader holds the terminal open as well; the next frame lets it go.
                 if stop.load(Ordering::SeqCst) {
@@ -72,7 +79,7 @@ impl Terminal {
             }
         });
         let keys = pair.master.take_writer().expect("a writer");
-        Self { master: Some(pair.master), keys: Some(keys), child, parser, gone }
+        Self { master: Some(pair.master), keys: Some(keys), child, parser, written, gone }
     }
 
     fn screen<T>(&self, look: impl Fn(&vt100::Screen) -> T) -> T {
@@ -225,4 +232,25 @@ fn it_survives_a_storm_of_sizes() {
     }
     terminal.press("q");
     assert!(terminal.wait_for_exit().success());
+}
+
+#[test]
+fn a_copy_of_the_screen_goes_to_the_terminal_s_clipboard() {
+    let mut terminal = Terminal::open(24, 80, &[("TMUX", "")]);
+    terminal.wait_for("nested-retries");
+    terminal.press("y");
+    terminal.wait_for("sent to the clipboard");
+    let written = terminal.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let head = b"\x1b]52;c;";
+    let start = written.windows(head.len()).position(|bytes| bytes == head).expect("OSC 52");
+    let rest = &written[start + head.len()..];
+    let end = rest.iter().position(|byte| *byte == 7).expect("its end");
+    let copied = STANDARD.decode(&rest[..end]).expect("base64");
+    let copied = String::from_utf8(copied).expect("text");
+    assert!(copied.contains("nested-retries") && copied.contains("next:"), "{copied}");
+    assert_eq!(copied.lines().count(), 24);
+    // One for the terminal, and one through tmux.
+    let heads = written.windows(4).filter(|bytes| bytes == b"]52;").count();
+    assert_eq!(heads, 2);
+    terminal.press("qq");
 }

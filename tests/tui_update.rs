@@ -573,7 +573,7 @@ fn a_locked_session_reads_plans_and_sends_none_until_it_is_armed_by_name() {
     assert!(screen.contains("ARMED staging 15m"), "{screen}");
 
     // A quarter of an hour without a key.
-    now = now + Duration::from_secs(15 * 60);
+    now = now + Duration::from_mins(15);
     let told = update(&mut model, Msg::Tick(wall(NOW)), now);
     assert!(told.iter().any(|effect| matches!(effect, Effect::Journal(Entry::Note(_)))));
     assert!(press(&mut model, KeyCode::Enter, now).is_empty(), "locked again");

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::shared_notes::SharedNotes;
 use super::timekeeper::{Timekeeper, TimerLog};
 use super::{actor, walk_save};
 use crate::diagnosis::Library;
@@ -20,7 +21,9 @@ use crate::incident::{
     place_beside,
 };
 use crate::ingest::{Alerts, Observation};
-use crate::tui::{Answer, Backfill, Entry, Guidance, Lost, Notice, Port, StoreFace, Update, Wish};
+use crate::tui::{
+    Answer, Backfill, Entry, Guidance, Lost, Notice, Port, Still, StoreFace, Update, Wish,
+};
 
 /// What the dashboard is fed with.
 pub struct Feeds {
@@ -35,10 +38,15 @@ pub struct Feeds {
 }
 
 /// Diagnoses every observation and passes both on, newest only, with what else is known. Ends with
-/// the pollers; nothing here waits for alerts or the past.
-pub fn diagnosed(mut feeds: Feeds, library: Arc<Library>) -> watch::Receiver<Option<Arc<Update>>> {
+/// the pollers. The runbooks are read in here; nothing here waits for alerts or the past.
+pub fn diagnosed(
+    mut feeds: Feeds,
+    library: impl FnOnce() -> Arc<Library> + Send + 'static,
+) -> watch::Receiver<Option<Arc<Update>>> {
     let (sender, updates) = watch::channel(None);
     tokio::spawn(async move {
+        // It takes longer to read than the first frame may.
+        let Ok(library) = tokio::task::spawn_blocking(library).await else { return };
         let mut diagnoses = Diagnoses::new(Arc::clone(&library));
         let mut backfill = None;
         while feeds.observations.changed().await.is_ok() {
@@ -90,6 +98,7 @@ struct Known {
     unsettled: Arc<Mutex<Vec<Unsettled>>>,
     /// Flips without an answer of which it has become known what they did, and is still to be shown.
     settled: Mutex<Vec<(Unsettled, Settled)>>,
+    notes: SharedNotes,
     /// The timers that weir carries, where somebody keeps the time.
     timers: Arc<Mutex<Timers>>,
 }
@@ -219,6 +228,7 @@ impl Known {
         };
         self.settle(store, &table, log).await;
         self.keep_elsewhere(store, &table, log).await;
+        self.notes.listen(store, Utc::now()).await;
         if !store.capabilities().timer {
             let mut timers = lock(&self.timers);
             timers.on_table(&table);
@@ -403,22 +413,36 @@ impl Port for Desk {
         })
     }
 
+    fn heard(&self) -> Vec<Notice> {
+        self.known.notes.take()
+    }
+
+    fn save_screen(&self, still: Still) -> Answer<Result<String, String>> {
+        Box::pin(on_disk(move || walk_save::save_screen(&still, Utc::now())))
+    }
+
     fn save_walk(&self, page: String) -> Answer<Result<String, String>> {
         Box::pin(on_disk(move || walk_save::save(&page, Utc::now())))
     }
 
     fn journal(&self, entry: Entry) -> Answer<Result<(), String>> {
-        let journal = self.journal.clone();
-        let actor = self.author.actor.clone();
-        Box::pin(on_disk(move || {
-            let event = match entry {
-                Entry::Note(text) => Event::Note { actor, text },
+        let (journal, store) = (self.journal.clone(), self.store.clone());
+        let (author, known) = (self.author.clone(), Arc::clone(&self.known));
+        Box::pin(async move {
+            let actor = author.actor.clone();
+            let (event, shared) = match entry {
+                Entry::Note(text) => (Event::Note { actor, text: text.clone() }, Some(text)),
                 Entry::Verified { request_id, plan, state, why, .. } => {
-                    Event::Verify { request_id, plan, state: state.to_owned(), why }
+                    (Event::Verify { request_id, plan, state: state.to_owned(), why }, None)
                 }
             };
-            journal?.append(event).map(drop)
-        }))
+            let written = on_disk(move || journal?.append(event).map(drop)).await;
+            let sent = match (&store, &shared) {
+                (Some(store), Some(text)) => known.notes.send(&**store, &author, text).await,
+                _ => Ok(()),
+            };
+            written.and(sent)
+        })
     }
 }
 

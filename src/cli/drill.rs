@@ -235,7 +235,8 @@ async fn screen(
     let tape = || recording.as_ref().map(RecordingThread::tape);
     let (poller, observations) = live::poll(&control, origin, tape())?;
     let feeds = Feeds { observations, alerts: None, backfill: None, tape: tape() };
-    let updates = board::diagnosed(feeds, Arc::clone(library));
+    let library = Arc::clone(library);
+    let updates = board::diagnosed(feeds, move || library);
     let (journal, substitute) = journal(&stage)?;
     let port = board::Desk::new(Some(control.flags()), Ok(journal), tape());
     for words in substitute.into_iter().chain([admin_words(&stage)]) {

@@ -42,6 +42,7 @@ mod runbook;
 mod runbook_page;
 mod runbook_test;
 mod scrape;
+mod shared_notes;
 mod signals;
 mod stdin_eof;
 mod timekeeper;

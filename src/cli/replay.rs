@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use chrono::Utc;
 use color_eyre::eyre::Result;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -13,14 +14,15 @@ use super::diagnose_text::in_words;
 use super::look::LookArgs;
 use super::picture::PictureArgs;
 use super::scrape::duration;
+use super::walk_save;
 use super::{out, player};
 use crate::diagnosis::{Owners, verdict_to_json};
 use crate::flag::wire::SnapshotBody;
-use crate::flag::{FlagTable, Outcome, Plan};
+use crate::flag::{FlagTable, Outcome, Plan, on_disk};
 use crate::incident::recording::{Moment, Replay};
 use crate::runbook;
 use crate::tui::app::action::REGISTRY;
-use crate::tui::{Answer, Arming, Entry, Port, Seek, Session, Wish};
+use crate::tui::{Answer, Arming, Entry, Port, Seek, Session, Still, Wish};
 
 /// The dashboard on a recording. Nothing can be changed in it.
 #[derive(Debug, clap::Args)]
@@ -143,6 +145,10 @@ impl Port for Shelf {
 
     fn journal(&self, _entry: Entry) -> Answer<Result<(), String>> {
         Box::pin(async { Err(RECORDED.to_owned()) })
+    }
+
+    fn save_screen(&self, still: Still) -> Answer<Result<String, String>> {
+        Box::pin(on_disk(move || walk_save::save_screen(&still, Utc::now())))
     }
 
     fn seek(&self, to: Seek) {

@@ -1,4 +1,4 @@
-//! Writes a walk that is handed over into a file of its own beside the journal, and says where.
+//! Writes a walk that is handed over, or a screen, into files of its own beside the journal, and says where.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -8,8 +8,9 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 
 use crate::incident::default_path;
+use crate::tui::Still;
 
-/// Walks that may be saved within one second.
+/// Files that may be saved within one second.
 const TRIES: u32 = 100;
 
 /// Saves the text of a walk in the folder `walks` beside the journal.
@@ -18,11 +19,29 @@ const TRIES: u32 = 100;
 /// In words with the path, when there is no place or it cannot be written.
 pub(super) fn save(page: &str, now: DateTime<Utc>) -> Result<String, String> {
     let journal = default_path().map_err(|error| error.to_string())?;
-    save_in(&journal.with_file_name("walks"), page, now)
+    save_in(&journal.with_file_name("walks"), "walk.json", page, now)
+}
+
+/// Saves a screen in the folder `screens` beside the journal, each of its forms in a file of its own, and
+/// says where the first is.
+///
+/// # Errors
+/// As [`save`].
+pub(super) fn save_screen(still: &Still, now: DateTime<Utc>) -> Result<String, String> {
+    let journal = default_path().map_err(|error| error.to_string())?;
+    let folder = journal.with_file_name("screens");
+    let paths: Vec<String> = still
+        .iter()
+        .map(|(end, text)| save_in(&folder, end, text, now))
+        .collect::<Result<_, _>>()?;
+    let more = paths.len().saturating_sub(1);
+    let ends: Vec<&str> = still.iter().skip(1).map(|(end, _)| *end).collect();
+    let first = paths.into_iter().next().ok_or("there was nothing to save")?;
+    Ok(if more == 0 { first } else { format!("{first}, and beside it .{}", ends.join(" .")) })
 }
 
 /// Never over a file that is there: what was handed over stays as it was.
-fn save_in(folder: &Path, page: &str, now: DateTime<Utc>) -> Result<String, String> {
+fn save_in(folder: &Path, end: &str, page: &str, now: DateTime<Utc>) -> Result<String, String> {
     let cannot = |path: &Path, error: std::io::Error| {
         format!("{}: {error}; check the folder and its permissions", path.display())
     };
@@ -31,7 +50,7 @@ fn save_in(folder: &Path, page: &str, now: DateTime<Utc>) -> Result<String, Stri
     let stamp = now.format("%Y-%m-%dT%H%M%SZ");
     for number in 1..=TRIES {
         let more = if number == 1 { String::new() } else { format!("-{number}") };
-        let path = folder.join(format!("{stamp}{more}.walk.json"));
+        let path = folder.join(format!("{stamp}{more}.{end}"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         match file {
             Ok(mut file) => {
@@ -46,7 +65,7 @@ fn save_in(folder: &Path, page: &str, now: DateTime<Utc>) -> Result<String, Stri
         }
     }
     Err(format!(
-        "{}: {TRIES} walks were saved within one second; wait for the next",
+        "{}: {TRIES} files were saved within one second; wait for the next",
         folder.display()
     ))
 }
@@ -60,15 +79,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let walks = folder.path().join("walks");
         let now = DateTime::UNIX_EPOCH;
-        let first = save_in(&walks, "one", now).expect("saved");
-        let second = save_in(&walks, "two", now).expect("saved");
+        let first = save_in(&walks, "walk.json", "one", now).expect("saved");
+        let second = save_in(&walks, "walk.json", "two", now).expect("saved");
         assert!(first.ends_with("walks/1970-01-01T000000Z.walk.json"), "{first}");
         assert!(second.ends_with("walks/1970-01-01T000000Z-2.walk.json"), "{second}");
         assert_eq!(std::fs::read_to_string(first).expect("there"), "one");
         assert_eq!(std::fs::read_to_string(second).expect("there"), "two");
         let file = folder.path().join("file");
         std::fs::write(&file, "").expect("written");
-        let refused = save_in(&file, "three", now).expect_err("no folder");
+        let refused = save_in(&file, "walk.json", "three", now).expect_err("no folder");
         assert!(refused.contains("check the folder"), "{refused}");
     }
 }

@@ -25,6 +25,7 @@ use crate::ingest::{
     ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
     Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
+use crate::runbook;
 use crate::signal::Mono;
 use crate::tui::{Arming, Backfill, Notice, Session};
 use reload::{Again, Polling, Reload};
@@ -75,9 +76,14 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     }
     let loaded = config::load(&args.config)?;
     let is_armed = is_armed(args.arm.as_deref(), &loaded.environment_name())?;
-    let library = loaded.library(args.runbooks.as_deref())?;
+    let library = match args.runbooks.as_deref().or(loaded.toml.runbooks.as_deref()) {
+        // What is wrong with them is said before the screen is there.
+        Some(_) => Some(loaded.library(args.runbooks.as_deref())?),
+        None => None,
+    };
+    let library = move || library.unwrap_or_else(runbook::embedded);
     let (appearance, registry) = (args.look.appearance(Some(&loaded))?, loaded.registry()?);
-    let walk = args.walk.as_deref().map(|file| walk_text::open(file, Arc::clone(&library)));
+    let walk = args.walk.as_deref().map(|file| walk_text::open(file, library.clone()()));
     let walk = walk.transpose()?;
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 
+use crate::flag::wire::NoteBody;
 use crate::flag::{
     Author, Capabilities, FlagEvent, FlagTable, Original, Outcome, Plan, PlannedChange, Revision,
     Store, StoreError,
@@ -131,6 +132,14 @@ impl Store for Fleet {
     }
 
     /// Each has numbers of its own; the first in line that knows this one tells.
+    fn keeps_notes(&self) -> bool {
+        self.first.keeps_notes()
+    }
+
+    fn note<'a>(&'a self, note: &'a NoteBody) -> Option<BoxFuture<'a, Result<(), StoreError>>> {
+        self.first.note(note)
+    }
+
     fn original(&self, id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
         let all: Vec<_> = [&self.first]
             .into_iter()

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::admission::FlagValue;
 
+use super::event_wire::NoteBody;
 use super::original::Original;
 use super::types::{FlagTable, OnExpire, Outcome, Plan, Revision};
 
@@ -279,6 +280,16 @@ pub trait Store: Send + Sync {
     /// What happened to one original, where the store is a gateway that keeps it; `None` where it is
     /// not one.
     fn original(&self, _id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {
+        None
+    }
+
+    /// Whether it keeps notes among its events, for everyone who reads them.
+    fn keeps_notes(&self) -> bool {
+        false
+    }
+
+    /// Writes a note among the events; `None` where it keeps none.
+    fn note<'a>(&'a self, _note: &'a NoteBody) -> Option<BoxFuture<'a, Result<(), StoreError>>> {
         None
     }
 

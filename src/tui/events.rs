@@ -24,6 +24,7 @@ use crate::tui::session::{Error, Exit, ExitReason, Port, Session, Settings};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
 use crate::tui::view;
+use crate::tui::{clipboard, still};
 
 /// The shortest time between two frames.
 const FRAME_MIN: Duration = Duration::from_millis(33);
@@ -233,6 +234,9 @@ impl Desk {
                     if let Some(lost) = port.lost() {
                         let _ = back.send(Msg::Lost(lost)).await;
                     }
+                    for notice in port.heard() {
+                        let _ = back.send(Msg::Noticed(notice)).await;
+                    }
                 });
             }
             Effect::MakePlan(wish) => {
@@ -279,6 +283,19 @@ impl Desk {
                 let answer = port.original(id);
                 self.spawn(async move { Msg::Traced { id, answer: answer.await } });
             }
+            Effect::Copy => {
+                let text = still::text(&self.model, &self.appearance, size());
+                let in_tmux = std::env::var_os("TMUX").is_some();
+                let copied = clipboard::copy(&mut io::stdout().lock(), &text, in_tmux);
+                let copied = copied.unwrap_or(false);
+                let answer = port.save_screen(vec![("txt", text)]);
+                self.spawn(async move { Msg::Kept { copied, saved: answer.await } });
+            }
+            Effect::Export => {
+                let still = still::all(&self.model, &self.appearance, size());
+                let answer = port.save_screen(still);
+                self.spawn(async move { Msg::Kept { copied: false, saved: answer.await } });
+            }
             Effect::Seek(to) => port.seek(to),
             Effect::Suspend | Effect::Leave => {}
         }
@@ -291,6 +308,11 @@ impl Desk {
             let _ = back.send(answer.await).await;
         });
     }
+}
+
+/// Columns and rows of the terminal; where it tells none, what fits anywhere.
+fn size() -> (u16, u16) {
+    crossterm::terminal::size().unwrap_or((80, 24))
 }
 
 /// The next event if it is there already.

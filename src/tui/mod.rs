@@ -5,9 +5,11 @@
 //! disk is asked of the [`Port`] that the caller passes in. The only I/O here is the terminal itself.
 
 pub mod app;
+mod clipboard;
 mod events;
 pub mod picture;
 mod session;
+mod still;
 mod term;
 pub mod theme;
 pub mod view;
@@ -16,6 +18,6 @@ pub use app::arming::Arming;
 pub use events::run;
 pub use session::{
     Answer, Backfill, Entry, Error, Exit, ExitReason, Guidance, Lost, Notice, Playhead, Port, Said,
-    Seek, Session, Settings, StoreFace, Update, Want, Wish,
+    Seek, Session, Settings, Still, StoreFace, Update, Want, Wish,
 };
 pub use theme::Appearance;

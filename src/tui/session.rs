@@ -194,6 +194,9 @@ pub struct Session {
     pub settings: mpsc::Receiver<Settings>,
 }
 
+/// A screen to be kept: the end of a file's name, and its content.
+pub type Still = Vec<(&'static str, String)>;
+
 /// A future that a port hands out.
 pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -332,9 +335,17 @@ pub trait Port: Send + Sync {
     fn original(&self, _id: u64) -> Answer<Result<Original, String>> {
         Box::pin(async { Err("no gateway can be asked here".to_owned()) })
     }
+    /// Writes a screen into new files and says where they are.
+    fn save_screen(&self, _still: Still) -> Answer<Result<String, String>> {
+        Box::pin(async { Err("screens are not saved here".to_owned()) })
+    }
     /// What is known of flips whose answer was lost, after a table was read; `None` where nobody keeps them.
     fn lost(&self) -> Option<Lost> {
         None
+    }
+    /// What others have told since this was asked last.
+    fn heard(&self) -> Vec<Notice> {
+        Vec::new()
     }
     /// Moves the recording that is played. Where nothing is, nothing moves.
     fn seek(&self, _to: Seek) {}

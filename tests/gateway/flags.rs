@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use weir::admission::{FLAGS, FlagValue};
+use weir::flag::wire::NoteBody;
 use weir::flag::{
     self, Author, EventKind, Evidence, FlagTable, Outcome, Plan, Revision, Store, StoreError,
     Terms, Token, WeirAdmin,
@@ -48,6 +49,29 @@ pub fn body(value: &Value, request_id: &str) -> Value {
 pub async fn put(gate: &Gate, key: &str, revision: &str, body: &Value) -> Reply {
     let path = format!("{FLAGS_PATH}/{key}");
     gate.ask(Method::PUT, &path, &[("if-match", revision)], &body.to_string()).await
+}
+
+#[tokio::test]
+async fn a_note_is_there_for_everyone_and_changes_nothing() {
+    let gate = idle_gate(STORM).await;
+    let store = client(&gate);
+    let note = |text: &str| NoteBody {
+        text: text.to_owned(),
+        actor: "bob".to_owned(),
+        incident: Some("INC-42".to_owned()),
+        request_id: text.to_owned(),
+    };
+    let called = note("called the provider");
+    for _ in 0..2 {
+        store.note(&called).expect("it keeps notes").await.expect("it answers");
+    }
+    let events = store.events(0).await.expect("it answers");
+    let [only] = events.as_slice() else { panic!("one event: {events:?}") };
+    assert_eq!((only.kind, only.actor.as_str()), (EventKind::Note, "bob"));
+    assert_eq!((only.reason.as_str(), only.revision), (called.text.as_str(), Revision(0)));
+    assert_eq!(flag::newest_in_force(&events), None, "there is nothing to take back");
+    let refused = store.note(&note(" ")).expect("it keeps notes").await;
+    assert!(matches!(refused, Err(StoreError::Refused { status: 422, .. })), "{refused:?}");
 }
 
 #[tokio::test]
@@ -230,6 +254,7 @@ async fn only_health_and_metrics_are_open() {
         (Method::POST, "/admin/v1/flags:apply"),
         (Method::POST, "/admin/v1/flags:plan"),
         (Method::GET, "/admin/v1/events"),
+        (Method::POST, "/admin/v1/notes"),
         (Method::GET, "/admin/v1/originals/1"),
         (Method::GET, "/admin/v1/snapshot"),
         (Method::GET, "/admin/v1/tally"),

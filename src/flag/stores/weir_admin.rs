@@ -16,8 +16,8 @@ use super::super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store,
 use super::super::types::{FlagTable, Outcome, Plan, Revision};
 use super::super::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody,
-    FLAGS_PATH, ORIGINALS_PATH, OverrideBy, OverrideRow, SNAPSHOT_PATH, SnapshotsBody, TableBody,
-    WireValue, etag,
+    FLAGS_PATH, NOTES_PATH, NoteBody, ORIGINALS_PATH, OverrideBy, OverrideRow, SNAPSHOT_PATH,
+    SnapshotsBody, TableBody, WireValue, etag,
 };
 
 use super::http::{Answer, Client, Token, answer};
@@ -129,6 +129,24 @@ impl Store for WeirAdmin {
 
     fn apply<'a>(&'a self, plan: &'a Plan, author: &'a Author) -> BoxFuture<'a, Outcome> {
         Box::pin(self.send(plan, author))
+    }
+
+    fn keeps_notes(&self) -> bool {
+        true
+    }
+
+    fn note<'a>(&'a self, note: &'a NoteBody) -> Option<BoxFuture<'a, Result<(), StoreError>>> {
+        Some(Box::pin(async move {
+            let store = || self.name.clone();
+            let (status, body) = answer(self.request(Method::POST, NOTES_PATH).json(note))
+                .await
+                .map_err(|why| StoreError::Unreachable { store: store(), why })?;
+            if status.is_success() {
+                return Ok(());
+            }
+            let why = refusal(status, &body);
+            Err(StoreError::Refused { store: store(), status: status.as_u16(), why })
+        }))
     }
 
     fn original(&self, id: u64) -> Option<BoxFuture<'_, Result<Original, StoreError>>> {

@@ -57,6 +57,10 @@ pub enum Action {
     Filter,
     /// Find an action by name.
     Palette,
+    /// Copy the screen as text.
+    Copy,
+    /// Write the screen into files.
+    Export,
     /// Hold the screen still.
     Freeze,
     /// A shorter time in the charts.
@@ -515,6 +519,8 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Slower, "slower", "play half as fast", "Time", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
     row(Action::ZoomIn, "zoom-in", "show a shorter time in the charts", "Time", Danger::Safe, SCREENS, &[key('z')], "", ALWAYS),
     row(Action::ZoomOut, "zoom-out", "show a longer time in the charts", "Time", Danger::Safe, SCREENS, &[key('Z')], "", ALWAYS),
+    row(Action::Copy, "copy", "copy this screen as text: to the clipboard, and a file", "Look", Danger::Safe, SCREENS, &[key('y')], "", ALWAYS),
+    row(Action::Export, "export", "write this screen: text, colours, image, signals, trends", "Look", Danger::Safe, SCREENS, &[key('X')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, &[C::Trace], &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
     row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, &[C::Scopes], &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),

@@ -109,6 +109,13 @@ pub enum Msg {
     },
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
+    /// A screen was written into files, or not, and first sent to the clipboard.
+    Kept {
+        /// The terminal was asked to copy it.
+        copied: bool,
+        /// Where it is.
+        saved: Result<String, String>,
+    },
     /// The configuration was read again.
     Configured(Box<Settings>),
 }
@@ -132,6 +139,10 @@ pub enum Effect {
     Journal(Entry),
     /// Write the text of a walk into a file.
     SaveWalk(String),
+    /// Copy the screen as text, into a file too.
+    Copy,
+    /// Write the screen into files.
+    Export,
     /// Ask what happened to an original.
     Trace(u64),
     /// Move the recording that is played.

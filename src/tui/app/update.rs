@@ -103,6 +103,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             Vec::new()
         }
         Msg::WalkSaved(result) => guide::saved(model, result),
+        Msg::Kept { copied, saved } => {
+            kept(model, copied, saved);
+            Vec::new()
+        }
         Msg::Configured(settings) => {
             configured(model, *settings);
             Vec::new()
@@ -130,6 +134,16 @@ fn configured(model: &mut Model, Settings { changed, said }: Settings) {
         model.timeline.push(model.wall, role, part);
     }
     toast(model, role, said.text);
+}
+
+/// Says where a screen is.
+fn kept(model: &mut Model, copied: bool, saved: Result<String, String>) {
+    let sent =
+        if copied { "sent to the clipboard (OSC 52, if the terminal allows it), and " } else { "" };
+    match saved {
+        Ok(path) => toast(model, Role::Ok, format!("{sent}saved: {path}")),
+        Err(why) => toast(model, Role::Crit, format!("{sent}not saved: {why}")),
+    }
 }
 
 pub(super) fn toast(model: &mut Model, role: Role, text: impl Into<String>) {

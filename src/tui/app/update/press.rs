@@ -156,6 +156,8 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::Goodput
         | Action::Sources
         | Action::Trace => show_page(model, action.page()),
+        Action::Copy => return vec![Effect::Copy],
+        Action::Export => return vec![Effect::Export],
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
         Action::ZoomIn => rewind::zoom(model, true),

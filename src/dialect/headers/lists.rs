@@ -93,7 +93,7 @@ impl Shown {
         }
         let mut found = Vec::new();
         for place in 0..lists {
-            let name = |list: &[Item<'_>]| list.get(place).map(|item| item.names[0].to_owned());
+            let name = |list: &[Item<'_>]| list.get(place).map(|item| item.name().to_owned());
             let (limit, left) = (name(&limits), name(&remaining));
             let reset = name(&resets).and_then(|text| clock.read_reset(&text));
             let reading = self.counts(Meter::Requests, limit.as_deref(), left.as_deref(), reset);

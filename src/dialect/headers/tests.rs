@@ -106,9 +106,21 @@ fn the_policy_of_a_limit_can_hold_its_reset() {
     assert_eq!(window("10", "1"), None);
 }
 
+#[test]
+fn a_list_with_a_member_that_has_no_name_is_read_without_it() {
+    let left = |text: &str| {
+        let shown = read(&[("x-ratelimit-limit", "9, 9"), ("x-ratelimit-remaining", text)]);
+        shown.meters.first().and_then(|meter| meter.remaining)
+    };
+    assert_eq!([";,;", "\"\",;,"].map(left), [None, None]);
+    assert_eq!(left("7,;"), Some(7.0));
+}
+
 proptest! {
     #[test]
-    fn no_text_panics(texts in prop::collection::vec("[ -~]{0,80}", 4)) {
+    fn no_text_panics(
+        texts in prop::collection::vec(prop_oneof!["[ -~]{0,80}", "[\",;= a0-9]{0,20}"], 4),
+    ) {
         let _ = read(&[
             ("ratelimit", &texts[0]),
             ("ratelimit-policy", &texts[1]),

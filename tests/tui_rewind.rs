@@ -5,6 +5,7 @@ mod support;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use support::{look_at, watch, watched};
+use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, update};
 
 /// The storm begins at second 10.
@@ -34,9 +35,11 @@ fn the_past_shows_the_numbers_and_the_verdict_of_then() {
     let calm = model.number("offered_rps").expect("kept");
     assert!(storm > 5.0 * calm, "{storm} now, {calm} then");
     let screen = look_at(&mut model, 120, 40);
-    assert!(screen.contains("BACK AT 09:00:00"), "{screen}");
+    assert!(screen.contains("BACK at 09:00:00"), "{screen}");
     assert!(!screen.lines().next().expect("a line").contains("INCIDENT"), "{screen}");
     assert!(screen.contains("the state of sources is not kept"), "{screen}");
+    assert!(screen.contains("next: p back to now"), "{screen}");
+    assert!(!screen.contains("clients repeat"), "that came later: {screen}");
 
     letters(&mut model, "....");
     assert_eq!(second(&model), 40);
@@ -50,6 +53,25 @@ fn the_past_shows_the_numbers_and_the_verdict_of_then() {
     assert_eq!(second(&model), 39);
     let then = model.trends().and_then(|trends| trends.at("amplification", 39));
     assert_eq!(model.number("amplification"), then);
+}
+
+#[test]
+fn nothing_is_planned_from_the_past_and_the_diagnosis_is_that_of_the_moment() {
+    let mut model = watched(NOW, None);
+    letters(&mut model, "d");
+    let title = |model: &Model| match model.mode() {
+        Mode::Diagnose(walk) => walk.cause.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(title(&model), "nested-retries");
+    letters(&mut model, "0");
+    assert_eq!(title(&model), "healthy");
+    assert!(press(&mut model, KeyCode::Enter).is_empty(), "no plan from then");
+    letters(&mut model, "....");
+    assert!(press(&mut model, KeyCode::Enter).is_empty(), "no plan from the storm of then");
+    letters(&mut model, "p");
+    assert_eq!(title(&model), "nested-retries");
+    assert!(matches!(press(&mut model, KeyCode::Enter).as_slice(), [Effect::MakePlan(_)]));
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn a_copy_of_the_screen_goes_to_the_terminal_s_clipboard() {
     let mut terminal = Terminal::open(24, 80, &[("TMUX", "")]);
     terminal.wait_for("nested-retries");
     terminal.press("y");
-    terminal.wait_for("sent to the clipboard");
+    terminal.wait_for("to the clipboard");
     let written = terminal.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let head = b"\x1b]52;c;";
     let start = written.windows(head.len()).position(|bytes| bytes == head).expect("OSC 52");

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{flag, out};
 use crate::flag::Store;
-use crate::incident::{self, Anchor};
+use crate::incident::{self, Anchor, Found};
 
 /// The journal of flips and incidents.
 #[derive(Debug, clap::Args)]
@@ -102,15 +102,7 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         })),
     });
     report(json, &document, ok, || {
-        let mut lines = vec![
-            format!("{}: {} entries, the chain holds", path.display(), found.head.seq),
-            format!("head {}", found.head.hash),
-        ];
-        if found.torn_bytes > 0 {
-            let bytes = found.torn_bytes;
-            lines.push(format!("the last line is unfinished ({bytes} bytes), as after a crash"));
-        }
-        lines.extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
+        let mut lines = chain(&path.display().to_string(), &found, str::to_owned);
         if let Some(kept) = &kept {
             lines.push(match (kept.held, kept.lost.first()) {
                 (0, None) if kept.others == 0 => "the gateway has no flips".to_owned(),
@@ -136,6 +128,20 @@ pub async fn run(args: Args) -> color_eyre::Result<ExitCode> {
         }
         lines.join("\n")
     })
+}
+
+/// The state of a chain that holds, line by line. `mark` is put around its hash.
+pub(super) fn chain(name: &str, found: &Found, mark: impl Fn(&str) -> String) -> Vec<String> {
+    let mut lines = vec![
+        format!("{name}: {} entries, the chain holds", found.head.seq),
+        format!("head {}", mark(&found.head.hash)),
+    ];
+    if found.torn_bytes > 0 {
+        let bytes = found.torn_bytes;
+        lines.push(format!("the last line is unfinished ({bytes} bytes), as after a crash"));
+    }
+    lines.extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
+    lines
 }
 
 /// Who made them, to follow a number.

@@ -15,6 +15,9 @@ use crate::ingest::{Observation, PollConfig, Poller, SourceConfig};
 /// Observations are made this often.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How far back is asked for what was before the first poll.
+pub const PAST: Duration = Duration::from_hours(1);
+
 /// What to poll, by the file at `path`.
 ///
 /// # Errors

@@ -8,15 +8,13 @@ use color_eyre::eyre::{Result, eyre};
 
 use super::config::Loaded;
 use crate::tui::Appearance;
+use crate::tui::picture::DARK;
 use crate::tui::theme::{ASCII, Background, Depth, Rgb, Theme, ThemeError, UNICODE};
 
 /// The theme that follows the terminal.
 const AUTO: &str = "auto";
 /// The folder beside `weir.toml` with a person's own.
 const FOLDER: &str = "themes";
-
-/// Text and background of a picture without a theme of its own.
-const DARK: (Rgb, Rgb) = (Rgb(0xd4, 0xd4, 0xd4), Rgb(0x1e, 0x1e, 0x1e));
 
 /// How the dashboard looks.
 #[derive(Clone, Debug, Default, clap::Args)]

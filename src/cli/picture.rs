@@ -95,7 +95,7 @@ impl PictureArgs {
 fn key_of(name: &str) -> Result<KeyEvent> {
     let leads = REGISTRY.iter().filter(|entry| {
         (entry.group == "Screens" || entry.name == "alerts")
-            && entry.contexts.contains(&Context::Overview)
+            && entry.contexts.contains(Context::Overview)
     });
     let mut names = Vec::new();
     for entry in leads {

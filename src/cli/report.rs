@@ -13,7 +13,7 @@ use chrono::{DateTime, FixedOffset, Local, TimeDelta, Utc};
 use color_eyre::eyre::{Context as _, Result, bail};
 
 use super::scrape::duration;
-use super::{config, live, out, watch};
+use super::{audit, config, live, out, watch};
 use crate::diagnosis::Owners;
 use crate::incident::recording::{Moment, Replay, Told};
 use crate::incident::{self, Diagnoses, Event, JournalError};
@@ -24,8 +24,6 @@ use crate::tui::Update;
 use page::{Flags, Page};
 use story::Story;
 
-/// How far back is asked for what was before the first poll.
-const PAST: Duration = Duration::from_hours(1);
 /// How long before its onset what was written down still belongs to an incident.
 const LEAD: TimeDelta = TimeDelta::minutes(15);
 
@@ -197,14 +195,14 @@ async fn watched(args: &Args, path: &Path) -> Result<String> {
     let sources = live::sources(&loaded, path)?;
     let flag_store = loaded.flag_store()?;
     let asks_past = has_past(&sources);
-    let origin = live::origin(asks_past.then_some(PAST));
+    let origin = live::origin(asks_past.then_some(live::PAST));
     let mut diagnoses = Diagnoses::new(Arc::clone(&library));
     let mut story = Story::default();
     let mut made_from =
         vec![format!("made from the sources of `{}`, watched for {:?}", path.display(), args.span)];
     if asks_past {
         let (now, wall) = (Mono::from_start(origin.elapsed()), Utc::now());
-        let past = past(&sources, PAST, now).await;
+        let past = past(&sources, live::PAST, now).await;
         for trouble in &past.troubles {
             out::note(trouble);
         }
@@ -258,26 +256,13 @@ async fn watched(args: &Args, path: &Path) -> Result<String> {
 fn journal_of(path: &Path, from: DateTime<Utc>) -> Result<(Entries, Vec<String>)> {
     let mut entries = Entries::new();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let told = incident::read(path, |entry| {
+    let found = incident::read(path, |entry| {
         if entry.at >= from {
             entries.push((entry.at, entry.event));
         }
     });
-    let found = told.and_then(|()| incident::verify(path));
     let audit = match found {
-        Ok(found) => {
-            let head = &found.head;
-            let mut lines = vec![format!("`{name}`: {} entries, the chain holds", head.seq)];
-            lines.push(format!("head `{}`", head.hash));
-            if found.torn_bytes > 0 {
-                let bytes = found.torn_bytes;
-                lines
-                    .push(format!("the last line is unfinished ({bytes} bytes), as after a crash"));
-            }
-            lines
-                .extend(found.open_flips.iter().map(|flip| format!("no outcome: {}", flip.line())));
-            lines
-        }
+        Ok(found) => audit::chain(&format!("`{name}`"), &found, |hash| format!("`{hash}`")),
         Err(broken @ JournalError::Broken { .. }) => {
             vec![format!(
                 "**the chain is broken**: {broken}; what follows that line is not told here"

@@ -88,8 +88,7 @@ mod tests {
 
     use super::*;
     use crate::flag::{
-        Capabilities, CompareAndSet, FlagEvent, FlagTable, Marks, Outcome, Plan, Revision,
-        StoreError,
+        Capabilities, FlagEvent, FlagTable, Marks, Outcome, Plan, Revision, StoreError,
     };
 
     /// A gateway that keeps notes, in memory.
@@ -111,15 +110,7 @@ mod tests {
         }
 
         fn capabilities(&self) -> Capabilities {
-            Capabilities {
-                compare_and_set: CompareAndSet::Atomic,
-                all_or_none: true,
-                timer: true,
-                restores: true,
-                audit: true,
-                effective: true,
-                comment: true,
-            }
+            Capabilities::FULL
         }
 
         fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {

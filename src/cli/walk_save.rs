@@ -37,7 +37,7 @@ pub(super) fn save_screen(still: &Still, now: DateTime<Utc>) -> Result<String, S
     let more = paths.len().saturating_sub(1);
     let ends: Vec<&str> = still.iter().skip(1).map(|(end, _)| *end).collect();
     let first = paths.into_iter().next().ok_or("there was nothing to save")?;
-    Ok(if more == 0 { first } else { format!("{first}, and beside it .{}", ends.join(" .")) })
+    Ok(if more == 0 { first } else { format!("{first} .{}", ends.join(" .")) })
 }
 
 /// Never over a file that is there: what was handed over stays as it was.

@@ -5,7 +5,6 @@ mod reload;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use color_eyre::eyre::{Result, bail};
@@ -34,8 +33,6 @@ use reload::{Again, Polling, Reload};
 const NOTICES_MAX: usize = 8;
 /// What is read where no file is named.
 const FILE: &str = "weir.toml";
-/// How far back is asked for what was before the first poll.
-const PAST: Duration = Duration::from_hours(1);
 
 type AlertFeed = watch::Receiver<Option<Arc<Alerts>>>;
 
@@ -88,7 +85,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let file = &loaded.toml;
     let sources = live::sources(&loaded, &args.config)?;
     let store = loaded.flag_store()?;
-    let origin = live::origin(has_past(&sources).then_some(PAST));
+    let origin = live::origin(has_past(&sources).then_some(live::PAST));
     let (sender, observations) = watch::channel(None);
     let backfill = has_past(&sources).then(|| backfilled(sources.clone(), origin));
     let alerts = alerts(&loaded, &sources)?;
@@ -179,7 +176,7 @@ fn backfilled(sources: Vec<SourceConfig>, origin: Instant) -> oneshot::Receiver<
     let (sender, receiver) = oneshot::channel();
     tokio::spawn(async move {
         let now = Mono::from_start(origin.elapsed());
-        let past = past(&sources, PAST, now).await;
+        let past = past(&sources, live::PAST, now).await;
         for trouble in &past.troubles {
             tracing::warn!(trouble, "no back-fill");
         }

@@ -405,7 +405,7 @@ fn reach(changes: &[PlannedChange], table: &FlagTable, scopes: &[Arc<Snapshot>])
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{table, value};
-    use super::super::store::{Capabilities, CompareAndSet, EventChange, EventKind, Marks};
+    use super::super::store::{Capabilities, EventChange, EventKind, Marks};
     use super::super::types::Revision;
     use super::*;
     use crate::diagnosis::Standing;
@@ -495,15 +495,7 @@ mod tests {
         assert_eq!((plan.on_expire, plan.ttl_s), (OnExpire::Revert, Some(TTL_RISKY_S)));
         assert_eq!(plan.restores().collect::<Vec<_>>(), [("admission.mode", &enforce)]);
         // Where a timer can only drop, it reminds.
-        let able = |restores| Capabilities {
-            compare_and_set: CompareAndSet::Atomic,
-            all_or_none: true,
-            timer: true,
-            restores,
-            audit: true,
-            effective: true,
-            comment: true,
-        };
+        let able = |restores| Capabilities { restores, ..Capabilities::FULL };
         assert_eq!(able(true).fitted(plan.clone()), plan);
         assert_eq!(able(false).fitted(plan).on_expire, OnExpire::Remind);
     }

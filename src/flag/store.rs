@@ -50,6 +50,17 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Those of a store that can do it all.
+    pub const FULL: Self = Self {
+        compare_and_set: CompareAndSet::Atomic,
+        all_or_none: true,
+        timer: true,
+        restores: true,
+        audit: true,
+        effective: true,
+        comment: true,
+    };
+
     /// What a person must know before they rely on it: each thing that the store cannot do, and what
     /// follows. Empty for a store that can do it all.
     #[must_use]

@@ -174,7 +174,7 @@ impl Journal {
         }
         let mut inner = Inner { file, tail: Tail::default() };
         let locked = Lock::shared(&inner.file).map_err(cannot("lock it", path))?;
-        let found = read_on(path, &inner.file, &mut inner.tail)?;
+        let found = read_on(path, &inner.file, &mut inner.tail, drop)?;
         drop(locked);
         Ok((Self { path: path.to_owned(), inner: Mutex::new(inner) }, found))
     }
@@ -221,7 +221,7 @@ impl Journal {
         if let Some(reason) = why_not(&self.path)? {
             return Ok(Err(reason));
         }
-        let torn_bytes = read_on(&self.path, file, tail)?.torn_bytes;
+        let torn_bytes = read_on(&self.path, file, tail, drop)?.torn_bytes;
         if torn_bytes > 0 {
             file.set_len(tail.bytes).map_err(cannot("cut its unfinished line", &self.path))?;
             self.write(file, tail, &Event::Torn { bytes: torn_bytes }, at)?;
@@ -272,22 +272,21 @@ impl FlipLog for Journal {
     }
 }
 
-/// Checks a journal from end to end without changing it. `each` sees every entry.
+/// Checks a journal from end to end without changing it.
 ///
 /// # Errors
 /// [`JournalError::Broken`] names the first bad line.
 pub fn verify(path: &Path) -> Result<Found, JournalError> {
-    let file = File::open(path).map_err(cannot("open it", path))?;
-    read_on(path, &file, &mut Tail::default())
+    read(path, drop)
 }
 
-/// Checks a journal as [`verify`] does, and shows `each` entry; those before a bad line were shown.
+/// Checks a journal as [`verify`] does, and shows `each` entry.
 ///
 /// # Errors
-/// As [`verify`].
-pub fn read(path: &Path, mut each: impl FnMut(Entry)) -> Result<(), JournalError> {
+/// As [`verify`]; what stands before the first bad line was shown.
+pub fn read(path: &Path, each: impl FnMut(Entry)) -> Result<Found, JournalError> {
     let file = File::open(path).map_err(cannot("open it", path))?;
-    walk(path, &file, &mut Tail::default(), |entry, _| each(entry)).map(drop)
+    read_on(path, &file, &mut Tail::default(), each)
 }
 
 /// Reads what was added to a journal, look by look.
@@ -375,16 +374,24 @@ pub fn default_path() -> Result<PathBuf, JournalError> {
 }
 
 /// Reads what lies behind `tail`, and which flips in it are still open.
-fn read_on(path: &Path, file: &File, tail: &mut Tail) -> Result<Found, JournalError> {
+fn read_on(
+    path: &Path,
+    file: &File,
+    tail: &mut Tail,
+    mut each: impl FnMut(Entry),
+) -> Result<Found, JournalError> {
     let mut open = BTreeMap::new();
-    let torn_bytes = walk(path, file, tail, |entry, _| match &entry.event {
-        Event::Flip { request_id, .. } => {
-            open.insert((request_id.clone(), entry.seq), entry.event);
+    let torn_bytes = walk(path, file, tail, |entry, _| {
+        match &entry.event {
+            Event::Flip { request_id, .. } => {
+                open.insert((request_id.clone(), entry.seq), entry.event.clone());
+            }
+            Event::Outcome { request_id, end, .. } if end != "unsettled" => {
+                open.retain(|(flip, _), _| flip != request_id);
+            }
+            _ => {}
         }
-        Event::Outcome { request_id, end, .. } if end != "unsettled" => {
-            open.retain(|(flip, _), _| flip != request_id);
-        }
-        _ => {}
+        each(entry);
     })?;
     Ok(Found { head: tail.head.clone(), torn_bytes, open_flips: open.into_values().collect() })
 }

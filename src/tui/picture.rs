@@ -7,6 +7,8 @@ use ratatui::style::{Color, Modifier};
 
 use crate::tui::theme::{Rgb, indexed};
 
+/// Text and background where no theme says otherwise.
+pub const DARK: (Rgb, Rgb) = (Rgb(0xd4, 0xd4, 0xd4), Rgb(0x1e, 0x1e, 0x1e));
 /// Width and height of a cell, in units of the image.
 const CELL: (f64, f64) = (8.4, 17.0);
 /// From the top of a row to the line that letters stand on.

@@ -14,11 +14,8 @@ use crate::flag::wire::SnapshotsBody;
 use crate::tui::app::Model;
 use crate::tui::picture;
 use crate::tui::session::Still;
-use crate::tui::theme::{Appearance, Rgb};
+use crate::tui::theme::Appearance;
 use crate::tui::view;
-
-/// Text and background of the image.
-const COLOURS: (Rgb, Rgb) = (Rgb(0xd4, 0xd4, 0xd4), Rgb(0x16, 0x18, 0x1d));
 
 /// The text of the screen alone.
 #[must_use]
@@ -33,7 +30,7 @@ pub fn all(model: &Model, look: &Appearance, size: (u16, u16)) -> Still {
     vec![
         ("txt", picture::text(&buffer)),
         ("ansi", picture::ansi(&buffer)),
-        ("svg", picture::svg(&buffer, COLOURS)),
+        ("svg", picture::svg(&buffer, picture::DARK)),
         ("json", numbers(model)),
         ("csv", trends(model)),
     ]

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use weir::flag::{
-    self, Author, Capabilities, CompareAndSet, Evidence, FlagEvent, FlagTable, Flip, FlipEnd,
-    Outcome, Past, Plan, Settled, Step, Store, StoreError, Terms, Unsettled, apply_body,
+    self, Author, Capabilities, Evidence, FlagEvent, FlagTable, Flip, FlipEnd, Outcome, Past, Plan,
+    Settled, Step, Store, StoreError, Terms, Unsettled, apply_body,
 };
 use weir::incident::{Event, Journal, reconcile};
 
@@ -67,15 +67,7 @@ impl Store for Moment {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            compare_and_set: CompareAndSet::Atomic,
-            all_or_none: true,
-            timer: true,
-            restores: true,
-            audit: true,
-            effective: true,
-            comment: true,
-        }
+        Capabilities::FULL
     }
 
     fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {

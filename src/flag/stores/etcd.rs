@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use crate::admission::Settings;
-use crate::flag::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
+use crate::flag::store::{Author, Capabilities, FlagEvent, Store, StoreError};
 use crate::flag::types::{FlagTable, Outcome, Plan};
 
 use change::{Ground, Timer, has_reverting_timer, objection, transaction};
@@ -203,15 +203,7 @@ impl Store for Etcd {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            compare_and_set: CompareAndSet::Atomic,
-            all_or_none: true,
-            timer: true,
-            restores: false,
-            audit: true,
-            effective: false,
-            comment: true,
-        }
+        Capabilities { restores: false, effective: false, ..Capabilities::FULL }
     }
 
     fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::signal::Snapshot;
 
 use super::super::original::Original;
-use super::super::store::{Author, Capabilities, CompareAndSet, FlagEvent, Store, StoreError};
+use super::super::store::{Author, Capabilities, FlagEvent, Store, StoreError};
 use super::super::types::{FlagTable, Outcome, Plan, Revision};
 use super::super::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, ChangeRow, EVENTS_PATH, ErrorBody, EventsBody,
@@ -109,15 +109,7 @@ impl Store for WeirAdmin {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            compare_and_set: CompareAndSet::Atomic,
-            all_or_none: true,
-            timer: true,
-            restores: true,
-            audit: true,
-            effective: true,
-            comment: true,
-        }
+        Capabilities::FULL
     }
 
     fn list(&self) -> BoxFuture<'_, Result<FlagTable, StoreError>> {

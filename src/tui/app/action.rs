@@ -12,10 +12,11 @@ use crate::tui::app::Model;
 use crate::tui::app::mode::Context;
 use crate::tui::app::offer::Next;
 use crate::tui::app::page::Page;
+use crate::tui::app::places::Places;
 use crate::tui::session::Seek;
 
 /// What a person can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumCount)]
 pub enum Action {
     /// Ask to leave, or leave.
     Quit,
@@ -33,22 +34,8 @@ pub enum Action {
     Flags,
     /// Go to the timeline.
     Timeline,
-    /// Go to the page of scopes.
-    Scopes,
-    /// Go to the page of retries.
-    Retries,
-    /// Go to the page of the queue.
-    Queue,
-    /// Go to the page of breakers.
-    Breakers,
-    /// Go to the page of tenants.
-    Tenants,
-    /// Go to the page of what comes out.
-    Goodput,
-    /// Go to the page of sources.
-    Sources,
-    /// Go to the page of one original.
-    Trace,
+    /// Go to a page.
+    Page(Page),
     /// Ask for an original by its number.
     AskOriginal,
     /// Show the scope under the cursor on every screen.
@@ -184,20 +171,13 @@ impl Action {
 }
 
 impl Action {
-    /// The page that it goes to.
+    /// The page that it leads to.
     #[must_use]
     pub const fn page(self) -> Option<Page> {
-        Some(match self {
-            Self::Scopes => Page::Scopes,
-            Self::Retries => Page::Retries,
-            Self::Queue => Page::Queue,
-            Self::Breakers => Page::Breakers,
-            Self::Tenants => Page::Tenants,
-            Self::Goodput => Page::Goodput,
-            Self::Sources => Page::Sources,
-            Self::Trace => Page::Trace,
-            _ => return None,
-        })
+        match self {
+            Self::Page(page) => Some(page),
+            _ => None,
+        }
     }
 }
 
@@ -331,6 +311,10 @@ const fn ctrl(letter: char) -> Key {
     Key { code: KeyCode::Char(letter), ctrl: true }
 }
 
+const fn on(contexts: &[Context]) -> Places {
+    Places::on(contexts)
+}
+
 const fn named(code: KeyCode) -> Key {
     Key { code, ctrl: false }
 }
@@ -349,7 +333,7 @@ pub struct Entry {
     /// How much it can do.
     pub danger: Danger,
     /// Where it works.
-    pub contexts: &'static [Context],
+    pub contexts: Places,
     /// Its keys, the one to show first.
     pub keys: &'static [Key],
     /// The word in the footer; empty keeps it out.
@@ -360,77 +344,23 @@ pub struct Entry {
 
 use Context as C;
 
-const SCREENS: &[Context] =
-    &[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Trace, C::Page];
-const EVERYWHERE: &[Context] = &[
-    C::Overview,
-    C::Diagnose,
-    C::Flags,
-    C::Timeline,
-    C::Guide,
-    C::Scopes,
-    C::Trace,
-    C::Page,
-    C::Help,
-    C::Text,
-    C::Edit,
-    C::Palette,
-    C::Typing,
-    C::Plan,
-    C::Field,
-    C::Waiting,
-    C::Leaving,
-];
-const LISTS: &[Context] = &[
-    C::Diagnose,
-    C::Flags,
-    C::Timeline,
-    C::Guide,
-    C::Scopes,
-    C::Trace,
-    C::Page,
-    C::Help,
-    C::Text,
-    C::Edit,
-    C::Palette,
-    C::Plan,
-    C::Field,
-];
-const PAGES: &[Context] =
-    &[C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Page, C::Help, C::Text, C::Plan];
-const BELOW_ROOT: &[Context] = &[
-    C::Diagnose,
-    C::Flags,
-    C::Timeline,
-    C::Guide,
-    C::Scopes,
-    C::Trace,
-    C::Page,
-    C::Help,
-    C::Text,
-    C::Waiting,
-    C::Leaving,
-];
-const ARMED_FROM: &[Context] = &[
-    C::Overview,
-    C::Diagnose,
-    C::Flags,
-    C::Timeline,
-    C::Guide,
-    C::Scopes,
-    C::Trace,
-    C::Page,
-    C::Plan,
-];
-const FORMS: &[Context] = &[C::Edit, C::Typing, C::Plan, C::Field];
-const DIALOGS: &[Context] = &[C::Edit, C::Palette, C::Typing, C::Plan, C::Field];
+const SCREENS: Places =
+    on(&[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Trace, C::Page]);
+const BELOW_ROOT: Places =
+    SCREENS.but(&[C::Overview]).and(&[C::Help, C::Text, C::Waiting, C::Leaving]);
+/// Where rows or text can be moved through, also by letters.
+const PAGES: Places = SCREENS.but(&[C::Overview]).and(&[C::Help, C::Text, C::Plan]);
+const LISTS: Places = PAGES.and(&[C::Edit, C::Palette, C::Field]);
+const FORMS: Places = on(&[C::Edit, C::Typing, C::Plan, C::Field]);
 
 const ALWAYS: Condition = Condition { test: |_| true, words: None };
 const MAY_CHANGE: Condition =
     Condition::when("where flags may be changed", |model| !model.read_only);
 const HAS_PLAN: Condition =
     Condition::when("where flags may be changed and the verdict offers a plan", |model| {
-        !model.read_only && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
+        !model.read_only
+            && !model.is_rewound()
+            && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
     });
 const CAN_ARM: Condition =
     Condition::when("where flags may be changed, and not in a drill", Model::can_arm);
@@ -465,46 +395,46 @@ pub const CHAPTERS: [&str; 7] = ["Screens", "Act", "Look", "Time", "Move", "Dial
 /// Every action, in the order of footer and, within a chapter, of help.
 #[rustfmt::skip]
 pub const REGISTRY: &[Entry] = &[
-    row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, &[C::Edit, C::Palette, C::Typing, C::Plan, C::Field, C::Leaving], &[named(KeyCode::Enter)], "press", ALWAYS),
+    row(Action::Accept, "accept", "press the button, take the choice", "Dialogs", Danger::Changes, on(&[C::Edit, C::Palette, C::Typing, C::Plan, C::Field, C::Leaving]), &[named(KeyCode::Enter)], "press", ALWAYS),
     row(Action::NextField, "next-field", "next field; in the editor: mark and go on", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::Tab)], "next", ALWAYS),
     row(Action::PreviousField, "previous-field", "previous field", "Dialogs", Danger::Safe, FORMS, &[named(KeyCode::BackTab)], "", ALWAYS),
-    row(Action::TakePlan, "take-plan", "open the plan that the verdict offers", "Act", Danger::Plans, &[C::Diagnose], &[named(KeyCode::Enter)], "plan it", HAS_PLAN),
+    row(Action::TakePlan, "take-plan", "open the plan that the verdict offers", "Act", Danger::Plans, on(&[C::Diagnose]), &[named(KeyCode::Enter)], "plan it", HAS_PLAN),
     row(Action::Diagnose, "diagnose", "walk from the symptom to the cause", "Screens", Danger::Safe, SCREENS, &[key('d')], "diagnose", ALWAYS),
     row(Action::Flags, "flags", "see and plan flags", "Screens", Danger::Safe, SCREENS, &[key('f')], "flags", ALWAYS),
-    row(Action::Edit, "edit", "choose a new value for this flag", "Act", Danger::Safe, &[C::Flags], &[named(KeyCode::Enter)], "edit", MAY_CHANGE),
-    row(Action::Mark, "mark", "into the common plan, or out of it", "Act", Danger::Safe, &[C::Flags], &[key(' ')], "mark", MAY_CHANGE),
-    row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, &[C::Flags], &[key('m')], "plan marked", HAS_MARKS),
-    row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, &[C::Flags], &[key('x')], "", MAY_CHANGE),
-    row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, &[C::Overview, C::Flags], &[key('c')], "contain", CAN_CONTAIN),
-    row(Action::Arm, "arm", "let plans be sent while keys are pressed; again: lock", "Act", Danger::Safe, ARMED_FROM, &[key('A')], "arm", CAN_ARM),
-    row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, &[C::Flags], &[key('S')], "all safe", MAY_CHANGE),
-    row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, &[C::Flags], &[key('R')], "", CAN_ROLL_BACK),
+    row(Action::Edit, "edit", "choose a new value for this flag", "Act", Danger::Safe, on(&[C::Flags]), &[named(KeyCode::Enter)], "edit", MAY_CHANGE),
+    row(Action::Mark, "mark", "into the common plan, or out of it", "Act", Danger::Safe, on(&[C::Flags]), &[key(' ')], "mark", MAY_CHANGE),
+    row(Action::PlanMarked, "plan-marked", "plan all marked flags as one change", "Act", Danger::Plans, on(&[C::Flags]), &[key('m')], "plan marked", HAS_MARKS),
+    row(Action::DropOverride, "drop-override", "plan to drop the override of this flag", "Act", Danger::Plans, on(&[C::Flags]), &[key('x')], "", MAY_CHANGE),
+    row(Action::Contain, "contain", "plan contain: one retry owner, within the quota", "Act", Danger::Plans, on(&[C::Overview, C::Flags]), &[key('c')], "contain", CAN_CONTAIN),
+    row(Action::Arm, "arm", "let plans be sent while keys are pressed; again: lock", "Act", Danger::Safe, SCREENS.and(&[C::Plan]), &[key('A')], "arm", CAN_ARM),
+    row(Action::AllSafe, "all-safe", "plan every flag's safe value", "Act", Danger::Plans, on(&[C::Flags]), &[key('S')], "all safe", MAY_CHANGE),
+    row(Action::Rollback, "rollback", "walk admission down by steps, on a calm day", "Act", Danger::Safe, on(&[C::Flags]), &[key('R')], "", CAN_ROLL_BACK),
     row(Action::Undo, "undo", "plan the way back from the last flip", "Act", Danger::Plans, SCREENS, &[key('u')], "undo", HAS_FLIP),
-    row(Action::TakeStep, "take-step", "take the choice: goes on, answers, or opens a plan", "Act", Danger::Plans, &[C::Guide], &[named(KeyCode::Enter)], "take", ALWAYS),
-    row(Action::StepBack, "step-back", "one step of the walk back", "Act", Danger::Safe, &[C::Guide], &[key('b')], "step back", ALWAYS),
-    row(Action::SkipStep, "skip-step", "go to the choice against the evidence, with a reason", "Act", Danger::Safe, &[C::Guide], &[key('s')], "skip", ALWAYS),
-    row(Action::HandOver, "hand-over", "hand the walk over: it is written into a file", "Act", Danger::Safe, &[C::Guide], &[key('H')], "hand over", IS_LIVE),
-    row(Action::Why, "why", "explain the verdict, or the step of the walk", "Look", Danger::Safe, &[C::Diagnose, C::Guide], &[key('w')], "why", ALWAYS),
-    row(Action::How, "how", "how it was found: path, evidence then and now, people", "Look", Danger::Safe, &[C::Diagnose, C::Guide], &[key('h')], "how", ALWAYS),
-    row(Action::Walk, "walk", "walk along the runbook, step by step", "Screens", Danger::Safe, &[C::Diagnose], &[key('l')], "walk", HAS_GUIDE),
-    row(Action::Causes, "causes", "list every cause", "Look", Danger::Safe, &[C::Diagnose], &[key('x')], "causes", ALWAYS),
-    row(Action::Rewalk, "rewalk", "walk again from now", "Look", Danger::Safe, &[C::Diagnose], &[key('r')], "rewalk", ALWAYS),
-    row(Action::Reload, "reload", "read the flags again", "Look", Danger::Safe, &[C::Flags], &[key('r')], "reload", ALWAYS),
+    row(Action::TakeStep, "take-step", "take the choice: goes on, answers, or opens a plan", "Act", Danger::Plans, on(&[C::Guide]), &[named(KeyCode::Enter)], "take", ALWAYS),
+    row(Action::StepBack, "step-back", "one step of the walk back", "Act", Danger::Safe, on(&[C::Guide]), &[key('b')], "step back", ALWAYS),
+    row(Action::SkipStep, "skip-step", "go to the choice against the evidence, with a reason", "Act", Danger::Safe, on(&[C::Guide]), &[key('s')], "skip", ALWAYS),
+    row(Action::HandOver, "hand-over", "hand the walk over: it is written into a file", "Act", Danger::Safe, on(&[C::Guide]), &[key('H')], "hand over", IS_LIVE),
+    row(Action::Why, "why", "explain the verdict, or the step of the walk", "Look", Danger::Safe, on(&[C::Diagnose, C::Guide]), &[key('w')], "why", ALWAYS),
+    row(Action::How, "how", "how it was found: path, evidence then and now, people", "Look", Danger::Safe, on(&[C::Diagnose, C::Guide]), &[key('h')], "how", ALWAYS),
+    row(Action::Walk, "walk", "walk along the runbook, step by step", "Screens", Danger::Safe, on(&[C::Diagnose]), &[key('l')], "walk", HAS_GUIDE),
+    row(Action::Causes, "causes", "list every cause", "Look", Danger::Safe, on(&[C::Diagnose]), &[key('x')], "causes", ALWAYS),
+    row(Action::Rewalk, "rewalk", "walk again from now", "Look", Danger::Safe, on(&[C::Diagnose]), &[key('r')], "rewalk", ALWAYS),
+    row(Action::Reload, "reload", "read the flags again", "Look", Danger::Safe, on(&[C::Flags]), &[key('r')], "reload", ALWAYS),
     row(Action::Timeline, "timeline", "what happened in which order", "Screens", Danger::Safe, SCREENS, &[key('t')], "timeline", ALWAYS),
     row(Action::Alerts, "alerts", "list alerts and silences", "Look", Danger::Safe, SCREENS, &[key('a')], "alerts", HAS_ALERTS),
     row(Action::Overview, "overview", "back to the overview", "Screens", Danger::Safe, SCREENS, &[key('o')], "", ALWAYS),
     row(Action::NextScope, "next-scope", "next quota scope", "Look", Danger::Safe, SCREENS, &[key(']')], "", ALWAYS),
     row(Action::PreviousScope, "previous-scope", "previous quota scope", "Look", Danger::Safe, SCREENS, &[key('[')], "", ALWAYS),
-    row(Action::Scopes, "scopes", "every quota scope, and what binds it", "Screens", Danger::Safe, SCREENS, &[key('1')], "pages", ALWAYS),
-    row(Action::Retries, "retries", "where the work multiplies", "Screens", Danger::Safe, SCREENS, &[key('2')], "", ALWAYS),
-    row(Action::Queue, "queue", "who waits, how long, for what", "Screens", Danger::Safe, SCREENS, &[key('3')], "", ALWAYS),
-    row(Action::Breakers, "breakers", "breakers and cooldowns: since when, until when", "Screens", Danger::Safe, SCREENS, &[key('4')], "", ALWAYS),
-    row(Action::Tenants, "tenants", "who asks, who is refused", "Screens", Danger::Safe, SCREENS, &[key('5')], "", ALWAYS),
-    row(Action::Goodput, "goodput", "what comes out, and what it costs", "Screens", Danger::Safe, SCREENS, &[key('6')], "", ALWAYS),
-    row(Action::Sources, "sources", "what weir knows, how well, and what is missing", "Screens", Danger::Safe, SCREENS, &[key('7')], "", ALWAYS),
-    row(Action::Trace, "trace", "one original from its first request to its end", "Screens", Danger::Safe, SCREENS, &[key('8')], "", ALWAYS),
+    row(Action::Page(Page::Scopes), "scopes", "every quota scope, and what binds it", "Screens", Danger::Safe, SCREENS, &[key('1')], "pages", ALWAYS),
+    row(Action::Page(Page::Retries), "retries", "where the work multiplies", "Screens", Danger::Safe, SCREENS, &[key('2')], "", ALWAYS),
+    row(Action::Page(Page::Queue), "queue", "who waits, how long, for what", "Screens", Danger::Safe, SCREENS, &[key('3')], "", ALWAYS),
+    row(Action::Page(Page::Breakers), "breakers", "breakers and cooldowns: since when, until when", "Screens", Danger::Safe, SCREENS, &[key('4')], "", ALWAYS),
+    row(Action::Page(Page::Tenants), "tenants", "who asks, who is refused", "Screens", Danger::Safe, SCREENS, &[key('5')], "", ALWAYS),
+    row(Action::Page(Page::Goodput), "goodput", "what comes out, and what it costs", "Screens", Danger::Safe, SCREENS, &[key('6')], "", ALWAYS),
+    row(Action::Page(Page::Sources), "sources", "what weir knows, how well, and what is missing", "Screens", Danger::Safe, SCREENS, &[key('7')], "", ALWAYS),
+    row(Action::Page(Page::Trace), "trace", "one original from its first request to its end", "Screens", Danger::Safe, SCREENS, &[key('8')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
-    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, &[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Page], &[key(' ')], "", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, on(&[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Page]), &[key(' ')], "", ALWAYS),
     row(Action::SecondOn, "second-on", "a second on, in a recording or the last hour", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", ALWAYS),
     row(Action::SecondBack, "second-back", "a second back", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", ALWAYS),
     row(Action::TenOn, "ten-on", "ten seconds on", "Time", Danger::Safe, SCREENS, &[key('.')], "", ALWAYS),
@@ -522,9 +452,9 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Copy, "copy", "copy this screen as text: to the clipboard, and a file", "Look", Danger::Safe, SCREENS, &[key('y')], "", ALWAYS),
     row(Action::Export, "export", "write this screen: text, colours, image, signals, trends", "Look", Danger::Safe, SCREENS, &[key('X')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
-    row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, &[C::Trace], &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
-    row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, &[C::Scopes], &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
-    row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, &[C::Timeline, C::Scopes, C::Page], &[key('/')], "filter", HAS_FILTER),
+    row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, on(&[C::Trace]), &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
+    row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, on(&[C::Scopes]), &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
+    row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, on(&[C::Timeline, C::Scopes, C::Page]), &[key('/')], "filter", HAS_FILTER),
     row(Action::Palette, "palette", "find an action by its name", "Screens", Danger::Safe, SCREENS, &[key(':')], "find", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),
@@ -536,10 +466,10 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Last, "last", "to the end", "Move", Danger::Safe, PAGES, &[key('G'), named(KeyCode::End)], "", ALWAYS),
     row(Action::Help, "help", "these keys", "Screens", Danger::Safe, SCREENS, &[key('?'), named(KeyCode::F(1))], "help", ALWAYS),
     row(Action::Back, "back", "one step back; nothing is changed", "Leave", Danger::Safe, BELOW_ROOT, &[named(KeyCode::Esc), key('q'), named(KeyCode::Backspace)], "back", ALWAYS),
-    row(Action::Back, "cancel", "close the dialog; nothing is changed", "Dialogs", Danger::Safe, DIALOGS, &[named(KeyCode::Esc)], "cancel", ALWAYS),
-    row(Action::Quit, "quit", "leave; asks while its flips are in force", "Leave", Danger::Safe, &[C::Overview], &[key('q')], "quit", ALWAYS),
-    row(Action::Interrupt, "interrupt", "cancel and ask to leave; twice leaves", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('c')], "", ALWAYS),
-    row(Action::Suspend, "suspend", "stop as a shell job; `fg` comes back", "Leave", Danger::Safe, EVERYWHERE, &[ctrl('z')], "", ALWAYS),
+    row(Action::Back, "cancel", "close the dialog; nothing is changed", "Dialogs", Danger::Safe, FORMS.and(&[C::Palette]), &[named(KeyCode::Esc)], "cancel", ALWAYS),
+    row(Action::Quit, "quit", "leave; asks while its flips are in force", "Leave", Danger::Safe, on(&[C::Overview]), &[key('q')], "quit", ALWAYS),
+    row(Action::Interrupt, "interrupt", "cancel and ask to leave; twice leaves", "Leave", Danger::Safe, Places::ALL, &[ctrl('c')], "", ALWAYS),
+    row(Action::Suspend, "suspend", "stop as a shell job; `fg` comes back", "Leave", Danger::Safe, Places::ALL, &[ctrl('z')], "", ALWAYS),
 ];
 
 #[expect(clippy::too_many_arguments, reason = "one line per action reads as a table")]
@@ -549,7 +479,7 @@ const fn row(
     description: &'static str,
     group: &'static str,
     danger: Danger,
-    contexts: &'static [Context],
+    contexts: Places,
     keys: &'static [Key],
     hint: &'static str,
     when: Condition,
@@ -563,7 +493,7 @@ pub fn resolve(model: &Model, context: Context, key: Key) -> Option<Action> {
     model
         .registry
         .iter()
-        .find(|entry| entry.contexts.contains(&context) && entry.keys.contains(&key))
+        .find(|entry| entry.contexts.contains(context) && entry.keys.contains(&key))
         .filter(|entry| entry.when.holds(model))
         .map(|entry| entry.action)
 }
@@ -572,13 +502,13 @@ impl Entry {
     /// Where it works, to follow "on".
     #[must_use]
     pub fn places(&self) -> String {
-        if self.contexts == EVERYWHERE {
+        if self.contexts == Places::ALL {
             return "every screen and dialog".to_owned();
         }
-        let whole = SCREENS.iter().all(|screen| self.contexts.contains(screen));
-        let rest = self.contexts.iter().filter(|place| !(whole && SCREENS.contains(place)));
+        let whole = SCREENS.both(self.contexts) == SCREENS;
+        let rest = self.contexts.iter().filter(|place| !(whole && SCREENS.contains(*place)));
         let all = whole.then_some("every screen");
-        let words: Vec<&str> = all.into_iter().chain(rest.map(|place| place.words())).collect();
+        let words: Vec<&str> = all.into_iter().chain(rest.map(Context::words)).collect();
         words.join(", ")
     }
 }
@@ -612,17 +542,21 @@ pub fn available(model: &Model, context: Context) -> impl Iterator<Item = &'stat
     model
         .registry
         .iter()
-        .filter(move |entry| entry.contexts.contains(&context) && entry.when.holds(model))
+        .filter(move |entry| entry.contexts.contains(context) && entry.when.holds(model))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
+    use strum::EnumCount as _;
+
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn no_key_has_two_meanings_in_one_context() {
-        for context in EVERYWHERE {
+        for context in Context::ALL {
             let mut seen: Vec<(Key, &str)> = Vec::new();
             for entry in REGISTRY.iter().filter(|entry| entry.contexts.contains(context)) {
                 for key in entry.keys {
@@ -656,20 +590,21 @@ mod tests {
     fn only_a_button_changes_anything() {
         for entry in REGISTRY.iter().filter(|entry| entry.danger == Danger::Changes) {
             assert_eq!(entry.action, Action::Accept);
-            assert!(!entry.contexts.iter().any(|context| SCREENS.contains(context)));
+            assert!(entry.contexts.both(SCREENS).is_empty());
         }
     }
 
     #[test]
     fn every_action_stands_in_the_registry() {
-        let known: BTreeSet<Action> = REGISTRY.iter().map(|entry| entry.action).collect();
-        // Accept is the last variant; their number is the check that none was forgotten.
-        assert_eq!(known.len(), Action::Accept as usize + 1);
+        let known: HashSet<_> = REGISTRY.iter().map(|entry| discriminant(&entry.action)).collect();
+        assert_eq!(known.len(), Action::COUNT);
+        let pages: Vec<Page> = REGISTRY.iter().filter_map(|entry| entry.action.page()).collect();
+        assert_eq!(pages, Page::ALL);
     }
 
     #[test]
     fn every_context_has_a_way_out() {
-        for context in EVERYWHERE {
+        for context in Context::ALL {
             assert!(
                 REGISTRY.iter().any(|entry| entry.contexts.contains(context)
                     && matches!(entry.action, Action::Back | Action::Quit)),

@@ -82,14 +82,18 @@ impl Model {
         }
         let Some(verdict) = verdict else {
             let is_empty = self.scopes().is_empty();
-            let why = if is_empty { "no scope has data" } else { "no diagnosis yet" };
+            let why = match (is_empty, self.is_rewound()) {
+                (_, true) => "no diagnosis by then",
+                (true, false) => "no scope has data",
+                (false, false) => "no diagnosis yet",
+            };
             return Headline::Undiagnosed(why);
         };
         if age_s > UNOBSERVED_AFTER_S {
             return Headline::NoData { age_s, was: verdict };
         }
         // What flips do is of now.
-        if self.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound) {
+        if self.is_rewound() {
             return Headline::Verdict(verdict);
         }
         if let Some((flip, was)) = self.settling(verdict) {

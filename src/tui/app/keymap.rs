@@ -110,7 +110,7 @@ fn without_repeats(entries: Vec<Entry>) -> Vec<Entry> {
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries {
         let says = |other: &Entry| {
-            let is_within = entry.contexts.iter().all(|context| other.contexts.contains(context));
+            let is_within = entry.contexts.both(other.contexts) == entry.contexts;
             other.name == entry.name && other.keys == entry.keys && is_within
         };
         if !kept.iter().any(says) {
@@ -125,9 +125,9 @@ fn clash(entries: &[Entry]) -> Option<(&Entry, &Entry, Key, Context)> {
     entries.iter().enumerate().find_map(|(place, one)| {
         let others = entries[place + 1..].iter().filter(|other| other.action != one.action);
         others.into_iter().find_map(|other| {
-            let context = one.contexts.iter().find(|context| other.contexts.contains(context))?;
+            let context = one.contexts.both(other.contexts).iter().next()?;
             let key = one.keys.iter().find(|key| other.keys.contains(key))?;
-            Some((one, other, *key, *context))
+            Some((one, other, *key, context))
         })
     })
 }

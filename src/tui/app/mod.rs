@@ -17,6 +17,7 @@ pub mod offer;
 pub mod page;
 pub mod palette;
 pub mod past;
+pub mod places;
 mod replay;
 pub mod settled;
 pub mod sources;
@@ -27,7 +28,7 @@ pub mod walk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, FixedOffset, Utc};
+use chrono::{DateTime, FixedOffset, TimeDelta, Utc};
 use crossterm::event::KeyEvent;
 
 use crate::admission::FLAGS;
@@ -40,7 +41,7 @@ use crate::incident::Earlier;
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::arming::Arming;
-use crate::tui::app::events::Timeline;
+use crate::tui::app::events::{Event, Timeline};
 use crate::tui::app::flip::{Flip, Visible};
 use crate::tui::app::history::History;
 use crate::tui::app::mode::Mode;
@@ -366,6 +367,19 @@ impl Model {
             Some(frozen) => frozen.update.as_ref(),
             None => self.latest.as_ref(),
         }
+    }
+
+    /// Whether the screen shows a moment that is put together again from the trends.
+    #[must_use]
+    pub fn is_rewound(&self) -> bool {
+        self.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound)
+    }
+
+    /// What had happened by the moment that is shown, newest first.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        let then = self.frozen.as_ref().filter(|frozen| frozen.is_rewound);
+        let end = then.map(|frozen| frozen.wall + TimeDelta::seconds(1));
+        self.timeline.newest_first().filter(move |event| end.is_none_or(|end| event.wall < end))
     }
 
     /// The moment that the screen shows.

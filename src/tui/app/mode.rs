@@ -96,6 +96,27 @@ pub enum Context {
 }
 
 impl Context {
+    /// All of them, in the order of their names here.
+    pub const ALL: [Self; 17] = [
+        Self::Overview,
+        Self::Diagnose,
+        Self::Flags,
+        Self::Timeline,
+        Self::Guide,
+        Self::Scopes,
+        Self::Trace,
+        Self::Page,
+        Self::Help,
+        Self::Text,
+        Self::Edit,
+        Self::Palette,
+        Self::Typing,
+        Self::Plan,
+        Self::Field,
+        Self::Waiting,
+        Self::Leaving,
+    ];
+
     /// The place in words, to follow "on".
     #[must_use]
     pub const fn words(self) -> &'static str {

@@ -23,7 +23,7 @@ impl Found {
     /// Why it does not work on the screen below.
     #[must_use]
     pub fn why_not(&self, below: Context) -> String {
-        let is_elsewhere = !self.entry.contexts.contains(&below);
+        let is_elsewhere = !self.entry.contexts.contains(below);
         match self.entry.when.words() {
             Some(words) if !is_elsewhere => format!("{} works {words}", self.entry.name),
             _ => format!("{} works on {}", self.entry.name, self.entry.places()),
@@ -43,7 +43,7 @@ impl Model {
     #[must_use]
     pub fn found(&self, typed: &str) -> Vec<Found> {
         let below = self.below_palette();
-        let works = |entry: &Entry| entry.contexts.contains(&below) && entry.when.holds(self);
+        let works = |entry: &Entry| entry.contexts.contains(below) && entry.when.holds(self);
         let mut rows: Vec<Found> = Vec::new();
         for entry in self.registry.iter().filter(|entry| is_listed(entry)) {
             let found = Found { entry, works: works(entry) };

@@ -138,11 +138,10 @@ fn configured(model: &mut Model, Settings { changed, said }: Settings) {
 
 /// Says where a screen is.
 fn kept(model: &mut Model, copied: bool, saved: Result<String, String>) {
-    let sent =
-        if copied { "sent to the clipboard (OSC 52, if the terminal allows it), and " } else { "" };
+    let sent = if copied { "; sent to the clipboard, by OSC 52" } else { "" };
     match saved {
-        Ok(path) => toast(model, Role::Ok, format!("{sent}saved: {path}")),
-        Err(why) => toast(model, Role::Crit, format!("{sent}not saved: {why}")),
+        Ok(path) => toast(model, Role::Ok, format!("{path}{sent}")),
+        Err(why) => toast(model, Role::Crit, format!("not saved: {why}{sent}")),
     }
 }
 

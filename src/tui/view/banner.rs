@@ -23,23 +23,14 @@ pub fn all(model: &Model, look: &Appearance, width: usize) -> Vec<Line<'static>>
     let mut found = Vec::new();
     if let Some(frozen) = &model.frozen {
         let ago = span(model.now.saturating_since(frozen.since).as_secs_f64());
-        let text = if frozen.is_rewound {
-            format!(
-                "BACK AT {} ({ago} ago), from the trends; {} newer updates wait: {} and {} move, {} goes on",
-                clock(frozen.wall, model.zone),
-                frozen.newer,
-                model.key_of(Action::SecondBack),
-                model.key_of(Action::SecondOn),
-                model.key_of(Action::Freeze),
-            )
-        } else {
-            format!(
-                "FROZEN at {} ({ago} ago), {} newer updates wait: {} goes on",
-                clock(frozen.wall, model.zone),
-                frozen.newer,
-                model.key_of(Action::Freeze),
-            )
-        };
+        let (word, how) =
+            if frozen.is_rewound { ("BACK", ", from the trends") } else { ("FROZEN", "") };
+        let text = format!(
+            "{word} at {} ({ago} ago){how}, {} newer updates wait: {} goes on",
+            clock(frozen.wall, model.zone),
+            frozen.newer,
+            model.key_of(Action::Freeze),
+        );
         found.push((Role::Stale, text));
     }
     if let Some(unsettled) = &model.unsettled {
@@ -140,8 +131,9 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
         Progress::Failed { why } => (Role::Crit, format!("FAILED: {why}")),
         Progress::Unknown { why } => (Role::Unknown, format!("UNKNOWN: {why}")),
     };
-    let reach =
-        flip.reach.map_or_else(|| "?".to_owned(), |reach| format!("{}/{}", reach.on, reach.of));
+    // What was in use when the flags could still be read is no word about now.
+    let reach = flip.reach.filter(|_| model.flags.error.is_none());
+    let reach = reach.map_or_else(|| "?".to_owned(), |reach| format!("{}/{}", reach.on, reach.of));
     let (name, revision) = (&flip.plan.name, flip.revision);
     let served = people(flip, &model.served());
     (role, format!("{name} r{revision} in use {reach}, {state}   {served}attempts/original {now}"))

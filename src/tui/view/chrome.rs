@@ -155,7 +155,7 @@ fn verdict(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
 
 /// The sources with their ages, whole ones only.
 fn sources(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
-    if model.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound) {
+    if model.is_rewound() {
         let text = " the state of sources is not kept for the past";
         return Line::styled(text, look.style(Role::Unknown));
     }
@@ -227,6 +227,7 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let hint = |entry: &Entry| match (entry.action, &model.playhead) {
         (Action::Freeze, Some(head)) if head.is_playing => "pause",
         (Action::Freeze, Some(_)) => "play",
+        (Action::Freeze, None) if model.frozen.is_some() => "now",
         (Action::Arm, _) if model.may_send() => "lock",
         _ => entry.hint,
     };

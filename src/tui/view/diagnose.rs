@@ -26,11 +26,12 @@ const ROOMY_FROM: u16 = 24;
 pub fn draw(model: &Model, walk: &Walk, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let Some(verdict) = model.verdict() else {
         let inner = panel(Line::from(" diagnosis "), area, look, buf);
-        lines(
-            [Line::styled(" no verdict yet: waiting for data", look.style(Role::Unknown))],
-            inner,
-            buf,
-        );
+        let none = if model.is_rewound() {
+            " no verdict had been reached by then"
+        } else {
+            " no verdict yet: waiting for data"
+        };
+        lines([Line::styled(none, look.style(Role::Unknown))], inner, buf);
         return;
     };
     let answers = path(model, walk, look, usize::from(area.width.saturating_sub(2)));

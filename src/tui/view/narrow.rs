@@ -101,7 +101,7 @@ pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         content.extend(rows(&verdict.say).into_iter().map(Line::from));
     }
     content.push(Line::default());
-    content.extend(model.timeline.newest_first().map(|event| {
+    content.extend(model.events().map(|event| {
         let text = format!("{} {}", clock(event.wall, model.zone), event.text);
         let role = if event.role == Role::Ok { Role::Plain } else { event.role };
         Line::styled(cut(&text, width, look.glyphs.ellipsis), look.style(role))

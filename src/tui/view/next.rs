@@ -31,6 +31,8 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
     let mut spans = vec![Span::styled(HEAD, dim)];
     let headline = model.headline();
     match (&headline, headline.state()) {
+        // What was to be done then is no advice for now.
+        _ if model.is_rewound() => spans.extend(to_now(model, look)),
         (Headline::Connecting | Headline::Undiagnosed(_), _) => {
             spans.push(Span::styled("waiting for the first answers", dim));
         }
@@ -62,6 +64,11 @@ pub fn of_screen(model: &Model, look: &Appearance, width: usize) -> Line<'static
         spans.push(Span::styled(title, dim));
     }
     Line::from(spans)
+}
+
+/// The way back to now.
+fn to_now(model: &Model, look: &Appearance) -> [Span<'static>; 2] {
+    [key(model, Action::Freeze, look), Span::raw(" back to now: this was then")]
 }
 
 /// Whether flips can be sent from here, where that is not as in a drill.
@@ -258,6 +265,10 @@ pub fn of_diagnosis(
     let mut spans = vec![Span::styled(HEAD, look.style(Role::Dim))];
     let next = model.next();
     let text = match &next {
+        _ if model.is_rewound() => {
+            spans.extend(to_now(model, look));
+            String::new()
+        }
         _ if model.settling_flip().is_some() => settling(model),
         Some(Next::Watch(offer)) => {
             spans.push(Span::styled(offer.plan.name, look.style(Role::Strong)));

@@ -67,7 +67,7 @@ pub fn arming(model: &Model, input: &Input, look: &Appearance, area: Rect, buf: 
     let width = usize::from(inner.width);
     let minutes = IDLE.as_secs() / 60;
     let content = vec![
-        Line::from(" Plans can then be sent from here, each after its own question."),
+        Line::from(" Plans can then be sent; each still asks by itself."),
         Line::from(format!(
             " {minutes} min without a key lock it again, and so does {}.",
             model.key_of(Action::Arm)

@@ -12,8 +12,8 @@ use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
 use crate::signal::Quality;
 use crate::tui::app::Model;
 use crate::tui::app::action::{CHAPTERS, Danger};
-use crate::tui::app::mode::Context;
 use crate::tui::app::page::Listed;
+use crate::tui::app::places::Places;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::evidence;
 use crate::tui::view::format::{clock, cut, span};
@@ -52,7 +52,7 @@ fn event_line(
 /// The newest events, in a frame.
 pub fn events_panel(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(heading("events, newest first", look), area, look, buf);
-    lines(model.timeline.newest_first().map(|event| event_line(event, model, look)), inner, buf);
+    lines(model.events().map(|event| event_line(event, model, look)), inner, buf);
 }
 
 /// The newest events as running text, for the last lines of a small screen: oldest first.
@@ -61,7 +61,7 @@ pub fn events_lines(model: &Model, look: &Appearance, area: Rect) -> Vec<Line<'s
     let mut rows: Vec<Vec<Span<'static>>> = Vec::new();
     let mut row: Vec<Span<'static>> = Vec::new();
     let mut used = 1;
-    for event in model.timeline.newest_first() {
+    for event in model.events() {
         let text = format!("{} {}", clock(event.wall, model.zone), event.text);
         let text = cut(&text, width.saturating_sub(3), look.glyphs.ellipsis);
         let size = text.chars().count() + 3;
@@ -103,8 +103,7 @@ pub fn timeline(model: &Model, list: &Listed, look: &Appearance, area: Rect, buf
     let mut title = heading("timeline, newest first", look);
     title.spans.extend(filter_words(&list.filter, look));
     let inner = panel(title, area, look, buf);
-    let shown: Vec<_> =
-        model.timeline.newest_first().filter(|event| list.shows(&event.text)).collect();
+    let shown: Vec<_> = model.events().filter(|event| list.shows(&event.text)).collect();
     if shown.is_empty() {
         let none = if list.filter.is_empty() { "nothing has happened yet" } else { "none" };
         lines([Line::styled(format!(" {none}"), look.style(Role::Dim))], inner, buf);
@@ -139,7 +138,7 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
         legend.into_iter().map(|words| Line::styled(words, look.style(Role::Warn))).collect();
     let mut order = CHAPTERS;
     if is_recording {
-        order.rotate_right(1);
+        order.sort_by_key(|group| *group != "Time");
     }
     for group in order {
         let Some(rows) = groups.remove(group) else { continue };
@@ -150,9 +149,10 @@ pub fn help(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
 }
 
 /// Where an action works, when that is one screen.
-fn place(contexts: &[Context]) -> String {
-    match contexts {
-        [only] => format!("{only:?}").to_lowercase(),
+fn place(contexts: Places) -> String {
+    let mut all = contexts.iter();
+    match (all.next(), all.next()) {
+        (Some(only), None) => format!("{only:?}").to_lowercase(),
         _ => String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Small stateless pieces: panels, trends, gauges, charts, big digits. All clip; none panics on any size.
 
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -153,9 +153,11 @@ impl Chart<'_> {
         }
         let flips = self.marks.iter().map(|mark| (mark, look.glyphs.flip, Role::Accent));
         let events = self.events.iter().map(|mark| (mark, look.glyphs.event, Role::Dim));
-        for (mark, glyph, role) in events.chain(flips) {
+        for (mark, glyph, role) in flips.chain(events) {
             let x = plot.x.saturating_add(u16::try_from(*mark).unwrap_or(u16::MAX));
-            if x < plot.right() {
+            // The times stay readable.
+            let is_free = |cell: &Cell| cell.symbol() == " ";
+            if x < plot.right() && buf.cell((x, plot.bottom())).is_some_and(is_free) {
                 buf.set_string(x, plot.bottom(), glyph, look.style(role));
             }
         }

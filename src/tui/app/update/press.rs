@@ -148,14 +148,7 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::AskOriginal => trace::open(model),
         Action::Filter => palette::open_filter(model),
         Action::Palette => model.modes.push(Mode::Palette(Palette::default())),
-        Action::Scopes
-        | Action::Retries
-        | Action::Queue
-        | Action::Breakers
-        | Action::Tenants
-        | Action::Goodput
-        | Action::Sources
-        | Action::Trace => show_page(model, action.page()),
+        Action::Page(page) => show_page(model, page),
         Action::Copy => return vec![Effect::Copy],
         Action::Export => return vec![Effect::Export],
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
@@ -235,9 +228,8 @@ fn rewalk(model: &mut Model) {
 }
 
 /// Shows a page, with its cursor at the beginning; the one that is shown stays as it is.
-fn show_page(model: &mut Model, page: Option<Page>) {
-    let is_shown = matches!(model.screen(), Mode::Page(shown, _) if Some(*shown) == page);
-    if let Some(page) = page.filter(|_| !is_shown) {
+fn show_page(model: &mut Model, page: Page) {
+    if !matches!(model.screen(), Mode::Page(shown, _) if *shown == page) {
         show(model, Mode::Page(page, Listed::default()));
     }
 }
@@ -300,12 +292,11 @@ fn path(model: &mut Model) -> Walk {
 }
 
 fn freeze(model: &mut Model, now: Mono) {
-    model.frozen = if model.frozen.is_some() {
-        None
-    } else {
-        let (update, wall) = (model.latest.clone(), model.wall);
-        Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false })
-    };
+    if model.frozen.is_some() {
+        return rewind::to_now(model);
+    }
+    let (update, wall) = (model.latest.clone(), model.wall);
+    model.frozen = Some(Frozen { update, since: now, wall, newer: 0, is_rewound: false });
 }
 
 fn choose_scope(model: &mut Model, forward: bool) {
@@ -346,9 +337,9 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         }
         return;
     }
-    let events = model.filterable().map_or(0, |list| {
-        model.timeline.newest_first().filter(|event| list.shows(&event.text)).count()
-    });
+    let events = model
+        .filterable()
+        .map_or(0, |list| model.events().filter(|event| list.shows(&event.text)).count());
     let events = events.saturating_sub(1);
     let found = match model.mode() {
         Mode::Palette(palette) => model.found(palette.input.value()).len().saturating_sub(1),

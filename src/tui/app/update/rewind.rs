@@ -6,7 +6,9 @@ use chrono::TimeDelta;
 
 use crate::signal::Mono;
 use crate::tui::app::history::slot;
+use crate::tui::app::mode::Mode;
 use crate::tui::app::update::toast;
+use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::Seek;
 use crate::tui::theme::Role;
@@ -41,14 +43,33 @@ fn seek(model: &mut Model, to: Seek) {
     };
     let wanted = wanted.max(oldest);
     if wanted >= newest {
-        model.frozen = None;
-        return;
+        return to_now(model);
     }
     let Some(update) = model.moment(wanted) else { return };
     let (since, wall) = (Mono::from_start(Duration::from_secs(wanted)), update.observation.wall);
     let newer = model.frozen.as_ref().map_or(0, |frozen| frozen.newer);
     let update = Some(std::sync::Arc::new(update));
     model.frozen = Some(Frozen { update, since, wall, newer, is_rewound: true });
+    fit_path(model);
+}
+
+/// Shows the present again.
+pub fn to_now(model: &mut Model) {
+    model.frozen = None;
+    fit_path(model);
+}
+
+/// The path that is read belongs to the verdict that is shown.
+fn fit_path(model: &mut Model) {
+    let Some(verdict) = model.verdict().cloned() else { return };
+    let wall = model.wall;
+    for mode in &mut model.modes {
+        if let Mode::Diagnose(walk) = mode
+            && !walk.is_of(&verdict)
+        {
+            **walk = Walk::begin(Some(&verdict), wall);
+        }
+    }
 }
 
 /// The second of the event on the timeline that comes next, or came before.

@@ -92,10 +92,12 @@ pub fn draw(
     let room = Room { table: usize::from(inner.width), section: usize::from(section) };
     let content = content(model, page, list, look, room);
     let mut rest = inner;
+    let mut rows_below = 0;
     if let Some(table) = &content.table {
         let cursor = model.row_under_cursor(page, list);
         let has_facts = !content.sections.is_empty();
-        let used = draw_table(table, cursor.as_deref(), has_facts, look, rest, buf);
+        let (used, hidden) = draw_table(table, cursor.as_deref(), has_facts, look, rest, buf);
+        rows_below = hidden;
         rest = Rect { y: rest.y + used, height: rest.height - used, ..rest };
     }
     let (columns, split) = if content.single {
@@ -113,7 +115,7 @@ pub fn draw(
         lines(column.into_iter().skip(scroll), Rect { height: rows, ..*cell }, buf);
     }
     charts(&content.charts, rows, model, look, rest, buf);
-    let below = if content.table.is_some() { 0 } else { hidden - scroll };
+    let below = if content.table.is_some() { rows_below } else { hidden - scroll };
     let edge = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
     tabs(model, page, below, look, (edge, buf));
 }
@@ -162,7 +164,8 @@ pub fn filter_line(input: &tui_input::Input, look: &Appearance, area: Rect, buf:
     lines([line], row, buf);
 }
 
-/// The table from the top, its cursor in sight. Says how many rows of the screen it took.
+/// The table from the top, its cursor in sight. Says how many rows of the screen it took, and how many of
+/// its own lie below.
 fn draw_table(
     table: &Table,
     cursor: Option<&str>,
@@ -170,7 +173,7 @@ fn draw_table(
     look: &Appearance,
     area: Rect,
     buf: &mut Buffer,
-) -> u16 {
+) -> (u16, usize) {
     let mut all = Vec::new();
     let mut at = 0;
     for row in &table.rows {
@@ -194,13 +197,8 @@ fn draw_table(
     let below = Rect { y: area.y + 1.min(area.height), height: rows.saturating_sub(1), ..area };
     let hidden = all.len().saturating_sub(skip + body);
     lines(all.into_iter().skip(skip), below, buf);
-    if hidden > 0 {
-        let words = Line::styled(format!(" {hidden} more below "), look.style(Role::Warn));
-        let head = Rect { height: rows.min(1), ..area };
-        crate::tui::view::widgets::right(words, head, buf);
-    }
     let gap = u16::from(has_facts && rows < area.height);
-    rows + gap
+    (rows + gap, hidden)
 }
 
 /// The sections under each other, in columns of about the same height; a section stays whole.

@@ -37,18 +37,28 @@ pub(super) struct Kept {
 impl Kept {
     /// Whether it has changed something.
     pub(super) fn has_changed(&self) -> bool {
-        matches!(self.end.as_deref(), Some("applied" | "overwritten" | "partly"))
+        changed(self.end.as_deref()) == Some(true)
     }
 
     /// Whether it may have changed something, as far as was written down.
     pub(super) fn may_stand(&self) -> bool {
-        !matches!(self.end.as_deref(), Some("conflict" | "refused" | "not-stored" | "not-sent"))
+        changed(self.end.as_deref()) != Some(false)
     }
 
     /// A timer's flip that was begun and is not known to have led all of it back: the timer stays open, and
     /// the table will tell.
     fn is_open_claim(&self) -> bool {
         self.timer_of.is_some() && !matches!(self.end.as_deref(), Some("applied" | "overwritten"))
+    }
+}
+
+/// Whether a flip that ended so has changed something; `None` where that is not known.
+#[must_use]
+pub fn changed(end: Option<&str>) -> Option<bool> {
+    match end? {
+        "applied" | "overwritten" | "partly" => Some(true),
+        "conflict" | "refused" | "not-stored" | "not-sent" => Some(false),
+        _ => None,
     }
 }
 

@@ -17,7 +17,7 @@ pub use chain::{Entry, Head};
 pub use diagnoses::Diagnoses;
 pub use elsewhere::keep_elsewhere;
 pub use event::{Event, FlipNotes};
-pub use flips::{CLAIM_S, Claim, Follow, SOMEBODY, claim, history, timers};
+pub use flips::{CLAIM_S, Claim, Follow, SOMEBODY, changed, claim, history, timers};
 pub use hindsights::{Earlier, KEPT_MAX, earlier, keep, place_beside};
 pub use journal::{
     Anchor, Anchored, Found, Journal, JournalError, LINE_BYTES_MAX, check_anchors, contains_hash,

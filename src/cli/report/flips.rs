@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::flag::wire::EventChangeRow;
 use crate::flag::{FlagEvent, UNDO_OF};
-use crate::incident::Event;
+use crate::incident::{Event, changed};
 
 /// One change of flags, as far as it was written down.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,11 +59,7 @@ pub fn from_journal(entries: &[(DateTime<Utc>, Event)]) -> Vec<Flip> {
             Event::Outcome { request_id, end, say, .. } => {
                 if let Some(place) = of(&mut flips, request_id) {
                     let flip = &mut flips[place];
-                    flip.has_changed = match end.as_str() {
-                        "applied" | "overwritten" | "partly" => Some(true),
-                        "unsettled" => None,
-                        _ => Some(false),
-                    };
+                    flip.has_changed = changed(Some(end));
                     flip.outcome = Some(format!("{end}: {say}"));
                 }
             }

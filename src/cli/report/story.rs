@@ -170,9 +170,9 @@ impl Part {
         }
     }
 
-    fn number_before(&self, signal: &str, at: Mono) -> Option<f64> {
+    fn offered_before(&self, at: Mono) -> Option<f64> {
         let then = self.recent.iter().rev().find(|look| look.at + SURGE <= at)?;
-        then.snapshot.number(signal)
+        then.snapshot.number("offered_rps")
     }
 }
 
@@ -194,9 +194,7 @@ impl Story {
     pub fn see(&mut self, update: &Update) {
         let observation = &update.observation;
         let parts = &self.parts;
-        self.timeline.follow(update, |scope, signal| {
-            parts.get(scope)?.number_before(signal, observation.at)
-        });
+        self.timeline.follow(update, |scope| parts.get(scope)?.offered_before(observation.at));
         for (snapshot, verdict) in observation.scopes.iter().zip(&update.verdicts) {
             let look =
                 Look { at: observation.at, wall: observation.wall, snapshot: Arc::clone(snapshot) };

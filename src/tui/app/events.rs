@@ -107,10 +107,11 @@ impl Timeline {
         self.events.is_empty()
     }
 
-    /// Looks for what has changed. `before` gives a signal's value ten seconds ago.
-    pub fn follow(&mut self, update: &Update, before: impl Fn(&str, &str) -> Option<f64>) {
+    /// Looks for what has changed. `offered_before` gives the requests that were offered
+    /// to a scope ten seconds ago, a second.
+    pub fn follow(&mut self, update: &Update, offered_before: impl Fn(&str) -> Option<f64>) {
         let known = std::mem::take(&mut self.is_amid).then(|| self.events.clone());
-        self.compare(update, before);
+        self.compare(update, offered_before);
         if let Some(known) = known {
             self.events = known;
             // These alone say when they were.
@@ -119,7 +120,7 @@ impl Timeline {
         }
     }
 
-    fn compare(&mut self, update: &Update, before: impl Fn(&str, &str) -> Option<f64>) {
+    fn compare(&mut self, update: &Update, offered_before: impl Fn(&str) -> Option<f64>) {
         let wall = update.observation.wall;
         for source in &update.observation.sources {
             let good = source.error.is_none();
@@ -145,7 +146,7 @@ impl Timeline {
         }
         for snapshot in &update.observation.scopes {
             self.follow_crossings(snapshot, wall);
-            self.follow_surge(snapshot, before("offered_rps", &snapshot.scope), wall);
+            self.follow_surge(snapshot, offered_before(&snapshot.scope), wall);
             self.follow_breaker(snapshot, wall);
             self.follow_permits(snapshot, wall);
         }

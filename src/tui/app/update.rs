@@ -156,7 +156,7 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     model.wall = model.wall.max(observation.wall);
     let ten_s_ago = history::slot(observation.at).saturating_sub(10);
     let trends = &model.history;
-    model.timeline.follow(&update, |signal, scope| trends.get(scope)?.at(signal, ten_s_ago));
+    model.timeline.follow(&update, |scope| trends.get(scope)?.at("offered_rps", ten_s_ago));
     // What was offered would not do: while the gateway is silent, the clients say that.
     let admits = observation.scopes.iter().find_map(|scope| scope.get("admitted_rps"));
     if let Some(admits) = admits {

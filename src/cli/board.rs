@@ -20,7 +20,7 @@ use crate::incident::{
     self, Anchor, Claim, Diagnoses, Earlier, Event, Journal, default_path, earlier, keep,
     place_beside,
 };
-use crate::ingest::{Alerts, Observation};
+use crate::ingest::{Alerts, Observation, Origin, Origins};
 use crate::tui::{
     Answer, Backfill, Entry, Guidance, Lost, Notice, Port, Still, StoreFace, Update, Wish,
 };
@@ -86,6 +86,7 @@ pub struct Desk {
     journal: Result<Arc<Log>, String>,
     author: Author,
     known: Arc<Known>,
+    origins: Origins,
 }
 
 /// What the desk knows of the flags beside what the store says.
@@ -111,6 +112,7 @@ impl Desk {
         store: Option<Arc<dyn Store>>,
         journal: Result<Journal, String>,
         tape: Option<Tape>,
+        origins: Origins,
     ) -> Arc<Self> {
         let author = Author {
             actor: actor::from_system(),
@@ -118,7 +120,7 @@ impl Desk {
             anchor: None,
         };
         let journal = journal.map(|journal| Arc::new(Log { journal, tape }));
-        Arc::new(Self { store, journal, author, known: Arc::default() })
+        Arc::new(Self { store, journal, author, known: Arc::default(), origins })
     }
 
     /// Carries the timers of flips while the answer lives; `None` where the store does it, or nothing
@@ -411,6 +413,11 @@ impl Port for Desk {
                 None => Err(format!("{} keeps flags only, and no originals", store.name())),
             }
         })
+    }
+
+    fn origin(&self, scope: String, signal: String) -> Answer<Result<Origin, String>> {
+        let origins = self.origins.clone();
+        Box::pin(async move { origins.ask(scope, signal).await })
     }
 
     fn heard(&self) -> Vec<Notice> {

@@ -238,7 +238,7 @@ async fn screen(
     let library = Arc::clone(library);
     let updates = board::diagnosed(feeds, move || library);
     let (journal, substitute) = journal(&stage)?;
-    let port = board::Desk::new(Some(control.flags()), Ok(journal), tape());
+    let port = board::Desk::new(Some(control.flags()), Ok(journal), tape(), poller.origins());
     for words in substitute.into_iter().chain([admin_words(&stage)]) {
         say(&notify, words).await;
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::config::{self, Loaded};
 use super::out;
-use crate::ingest::{Observation, PollConfig, Poller, SourceConfig};
+use crate::ingest::{Observation, Origins, PollConfig, Poller, SourceConfig};
 
 /// Observations are made this often.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -64,7 +64,10 @@ pub async fn look_from(
 ) -> Result<Arc<Observation>> {
     let begun = Instant::now();
     let (sender, mut observations) = watch::channel(None);
-    let poller = Poller::spawn(PollConfig { sources, interval: INTERVAL, origin }, sender)?;
+    let poller = Poller::spawn(
+        PollConfig { sources, interval: INTERVAL, origin, origins: Origins::default() },
+        sender,
+    )?;
     let mut newest: Option<Arc<Observation>> = None;
     while begun.elapsed() < span && observations.changed().await.is_ok() {
         if let Some(observation) = observations.borrow_and_update().clone() {

@@ -21,8 +21,8 @@ use super::record;
 use super::walk_text;
 use crate::incident::recording::{RecordingThread, SourceLine};
 use crate::ingest::{
-    ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, PollConfig,
-    Poller, Road, SourceConfig, SourceFacts, has_past, past,
+    ALERT_INTERVAL, ALERT_TIMEOUT, AlertSource, AlertWatch, Alertmanager, Alerts, Origins,
+    PollConfig, Poller, Road, SourceConfig, SourceFacts, has_past, past,
 };
 use crate::runbook;
 use crate::signal::Mono;
@@ -103,7 +103,14 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     });
     let recording = recording.transpose()?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
-    let poll = move |sources| PollConfig { sources, interval: live::INTERVAL, origin };
+    let origins = Origins::default();
+    let asked = origins.clone();
+    let poll = move |sources| PollConfig {
+        sources,
+        interval: live::INTERVAL,
+        origin,
+        origins: asked.clone(),
+    };
     let poller = Poller::spawn_witnessed(poll(sources), sender.clone(), record::witness(tape()))?;
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
     let (journal, open_flips) = match board::journal() {
@@ -116,7 +123,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     }
     let read_only = args.read_only || file.read_only || store.is_none() || journal.is_err();
     let has_journal = journal.is_ok();
-    let desk = board::Desk::new(store, journal, tape());
+    let desk = board::Desk::new(store, journal, tape(), origins);
     desk.take_up(&open_flips);
     let arming =
         if is_armed { Arming::from(Mono::from_start(origin.elapsed())) } else { Arming::Locked };

@@ -129,6 +129,36 @@ pub(super) fn parts_of(name: &str) -> Option<&'static [&'static str]> {
     RULES.iter().find(|rule| rule.name == name).filter(needs_all).map(|rule| rule.parts)
 }
 
+/// How a signal follows from others where no source gives it, in words.
+#[must_use]
+pub fn derivation(name: &str) -> Option<String> {
+    let rules: Vec<String> =
+        RULES.iter().filter(|rule| rule.name == name).map(Rule::words).collect();
+    let record = FROM_RECORDS.iter().find(|(derived, _)| *derived == name);
+    match (rules.is_empty(), record) {
+        (false, _) => Some(rules.join(", else ")),
+        (true, Some((_, record))) => Some(format!("it from the parts of {record}")),
+        (true, None) => None,
+    }
+}
+
+impl Rule {
+    fn words(&self) -> String {
+        let parts = || self.parts.iter().filter(|part| **part != GATE_ANSWERS).copied();
+        let joined = |with: &str| parts().collect::<Vec<_>>().join(with);
+        match (&self.formula, self.parts) {
+            (Formula::PerMinute, [rate, size, limit]) => format!("{rate} * {size} * 60 / {limit}"),
+            (Formula::Sum, _) => joined(" + "),
+            (Formula::Most, _) => {
+                let answers = RULES.iter().find(|rule| rule.name == GATE_ANSWERS);
+                let answers = answers.map_or_else(String::new, Self::words);
+                format!("the larger of {} and {answers}", joined(" and "))
+            }
+            (Formula::Quotient | Formula::Share | Formula::PerMinute, _) => joined(" / "),
+        }
+    }
+}
+
 /// Signals that follow from a record whenever it is there.
 const FROM_RECORDS: &[(&str, &str)] = &[
     ("top_tenant", "tenants"),

@@ -30,7 +30,7 @@ mod wire;
 
 pub use change::{CHANGES_MAX, Change, ChangeWatch, InstanceCount, Level, What};
 pub use codes::{CodePatterns, GATE_PREFIX};
-pub use derive::{Completed, complete, is_share, is_signed};
+pub use derive::{Completed, complete, derivation, is_share, is_signed};
 pub use engine::{Diagnoser, Facts, HEALTHY, INSUFFICIENT, diagnose_once, judge_once};
 pub use evaluate::{Hold, Watch, evaluate};
 pub use explain::{Explanation, Ground, Kind, Lever, Tipping, Way, explain};

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use crate::signal::{Mono, SeriesBook, Snapshot, Window};
 
-use super::adapter::{self, Adapter, Instance, Source};
+use super::adapter::{self, Adapter, Evaluation, Instance, Source};
 use super::exposition::{Format, Report, TooLarge};
 use super::intake::Intake;
+use super::origin::{Account, Origin};
 use super::prometheus::Answers;
 
 /// How long a source may be quiet before its numbers are no longer now, unless set otherwise:
@@ -183,19 +184,43 @@ impl Assembler {
     /// a snapshot of their own, with an empty scope.
     #[must_use]
     pub fn snapshots(&self, at: Mono) -> Vec<Snapshot> {
-        let mut views: Vec<_> = self.sources.iter().filter_map(|one| View::of(one, at)).collect();
-        // Of several with one role, the first that was added is believed.
-        views.sort_by_key(|view| view.entry.rules.adapter.role);
+        let views = self.views(at);
         if views.is_empty() {
             return Vec::new();
         }
-        let scopes: BTreeSet<_> = views.iter().flat_map(|view| &view.scopes).copied().collect();
+        let scopes = scopes_of(&views);
         if scopes.is_empty() {
             return vec![snapshot("", true, &views)];
         }
         let is_only = scopes.len() == 1;
         scopes.into_iter().map(|scope| snapshot(scope, is_only, &views)).collect()
     }
+
+    /// Where the signal in the snapshot of `scope` comes from, as of `at`.
+    #[must_use]
+    pub fn origin(&self, scope: &str, signal: &str, at: Mono) -> Origin {
+        let views = self.views(at);
+        let is_only = scopes_of(&views).len() <= 1;
+        let shown = snapshot(scope, is_only, &views);
+        let accounts = views.iter().filter_map(|view| {
+            let selector = view.selector(scope, is_only)?;
+            view.account(signal, selector, &shown, at)
+        });
+        let accounts = accounts.collect();
+        Origin { scope: scope.to_owned(), signal: signal.to_owned(), accounts }
+    }
+
+    /// The sources that have said anything, in the order in which they are believed.
+    fn views(&self, at: Mono) -> Vec<View<'_>> {
+        let mut views: Vec<_> = self.sources.iter().filter_map(|one| View::of(one, at)).collect();
+        // Of several with one role, the first that was added is believed.
+        views.sort_by_key(|view| view.entry.rules.adapter.role);
+        views
+    }
+}
+
+fn scopes_of<'a>(views: &[View<'a>]) -> BTreeSet<&'a str> {
+    views.iter().flat_map(|view| &view.scopes).copied().collect()
 }
 
 /// One source with one page: what a process that looks at its own numbers needs.
@@ -288,6 +313,64 @@ impl<'a> View<'a> {
         Self { entry, scopes: scopes.iter().map(String::as_str).collect(), voice, age }
     }
 
+    /// How its series of a scope are told apart: not at all where it knows no scopes, and `None` where
+    /// it knows others.
+    #[expect(clippy::option_option, reason = "the scope it is asked for, where it is asked at all")]
+    fn selector<'s>(&self, scope: &'s str, is_only: bool) -> Option<Option<&'s str>> {
+        if self.scopes.contains(scope) {
+            return Some(Some(scope));
+        }
+        (self.scopes.is_empty() && is_only).then_some(None)
+    }
+
+    /// What it has to say about a signal; `None` where its adapter does not speak of it.
+    fn account(
+        &self,
+        signal: &str,
+        scope: Option<&str>,
+        shown: &Snapshot,
+        at: Mono,
+    ) -> Option<Account> {
+        let Entry { name, rules, members, .. } = self.entry;
+        let adapter = &*rules.adapter;
+        if !adapter.speaks_of(signal) {
+            return None;
+        }
+        let (readings, silent) = match &self.voice {
+            Voice::Pages(instances) => {
+                let evaluation = Evaluation::of_pages(adapter, instances, scope);
+                let named: Vec<(&str, &Intake)> = members
+                    .iter()
+                    .filter(|(_, one)| instances.iter().any(|other| other.is(one.intake.book())))
+                    .map(|(name, one)| (name.as_str(), &one.intake))
+                    .collect();
+                let books: Vec<_> = named.iter().map(|(name, one)| (*name, one.book())).collect();
+                let mut readings = adapter::readings(&evaluation, signal, &books);
+                for series in readings.iter_mut().flat_map(|reading| &mut reading.series) {
+                    let intake = named.iter().find(|(name, _)| *name == series.instance);
+                    let recent =
+                        intake.map(|(_, one)| one.recent(&series.name, &series.labels, at));
+                    series.recent = recent.unwrap_or_default();
+                }
+                (readings, None)
+            }
+            Voice::Answers(answers) => (answers.readings(adapter, scope, signal), answers.silent()),
+            Voice::Silent => {
+                let why = format!("last answered {:.0} s ago", self.age.as_secs_f64());
+                (Vec::new(), Some(why))
+            }
+        };
+        Some(Account {
+            source: Arc::clone(name),
+            adapter: adapter.title.clone(),
+            verified: adapter.verified,
+            age_s: self.age.as_secs_f64(),
+            silent: silent.or_else(|| adapter.why_absent(signal).map(str::to_owned)),
+            is_believed: adapter::is_believed(shown, signal, name),
+            readings,
+        })
+    }
+
     /// Writes what it says about `scope` into `snapshot`.
     fn fill(&self, snapshot: &mut Snapshot, scope: Option<&str>) {
         let Entry { name, rules, members, .. } = self.entry;
@@ -318,11 +401,7 @@ fn snapshot(scope: &str, is_only: bool, views: &[View<'_>]) -> Snapshot {
     let mut snapshot = Snapshot::new(scope, 0.0);
     let mut spans_s = Vec::new();
     for view in views {
-        let selector = match view.scopes.contains(scope) {
-            true => Some(scope),
-            false if view.scopes.is_empty() && is_only => None,
-            false => continue,
-        };
+        let Some(selector) = view.selector(scope, is_only) else { continue };
         view.fill(&mut snapshot, selector);
         spans_s.extend(view.window_s());
     }

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::signal::promql::{is_stale_marker, stale_marker};
-use crate::signal::{Labels, Memory, Mono, Point, Restart, Round, SeriesBook, SeriesId};
+use crate::signal::promql::{Sample as Taken, is_stale_marker, stale_marker};
+use crate::signal::{Labels, Memory, Mono, Point, RECENT, Restart, Round, SeriesBook, SeriesId};
 
 use super::exposition::{Format, Repeat, Report, Sample, TooLarge};
+use super::origin::RECENT_SCRAPES;
 use super::page::SERIES_MAX;
 
 /// The gauge that says when a process started.
@@ -181,6 +182,19 @@ impl Intake {
     #[must_use]
     pub const fn book(&self) -> &SeriesBook {
         &self.book
+    }
+
+    /// The values of a watched series in the last scrapes, oldest first; `None` where one did not have it.
+    #[must_use]
+    pub fn recent(&self, name: &str, labels: &Labels, until: Mono) -> Vec<Option<f64>> {
+        let is_it = |point: &Point| *point.name == *name && point.labels == *labels;
+        let Some((id, _)) = self.watched().find(|(_, point)| is_it(point)) else {
+            return Vec::new();
+        };
+        let samples = self.memory.samples(id, until - RECENT, until);
+        let first = samples.len().saturating_sub(RECENT_SCRAPES);
+        let value = |sample: &Taken| (!is_stale_marker(sample.value)).then_some(sample.value);
+        samples[first..].iter().map(value).collect()
     }
 
     /// The watched series by number.

@@ -17,6 +17,7 @@ mod discovery;
 pub mod exposition;
 mod intake;
 mod observation;
+mod origin;
 mod page;
 mod past;
 mod poller;
@@ -39,10 +40,11 @@ pub use discovery::{
 };
 pub use intake::{Intake, looked_at};
 pub use observation::{Observation, SourceStatus};
+pub use origin::{Account, HowRead, ORIGIN_SERIES_MAX, Origin, RECENT_SCRAPES, RawSeries};
 pub use page::{PageRead, SERIES_MAX, degraded, read_page};
 pub use past::{Past, has_past, past};
 pub use poller::{
-    Fetched, Ledger, News, PollConfig, Poller, Road, SourceConfig, SourceFacts, Witness,
+    Fetched, Ledger, News, Origins, PollConfig, Poller, Road, SourceConfig, SourceFacts, Witness,
 };
 pub use scrape::{ScrapeError, Scraper, TIMEOUT, Target};
 pub use transport::{REDIRECTS_MAX, TransportError, whole_body};

@@ -7,6 +7,7 @@
 
 mod ledger;
 mod news;
+mod origins;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -31,6 +32,8 @@ use super::scrape::{ScrapeError, Scraper, Target};
 pub use ledger::Ledger;
 pub(super) use ledger::rules;
 pub use news::{News, SourceFacts, Witness};
+use origins::Ask;
+pub use origins::Origins;
 
 /// Scrapes start within this share of the interval, each instance at a moment of its own.
 const JITTER_SHARE: f64 = 0.2;
@@ -104,12 +107,15 @@ pub struct PollConfig {
     pub interval: Duration,
     /// The moment that is [`Mono::START`].
     pub origin: Instant,
+    /// Who is answered where numbers come from.
+    pub origins: Origins,
 }
 
 /// The running tasks. Dropping it stops them.
 #[derive(Debug)]
 pub struct Poller {
     _tasks: JoinSet<()>,
+    origins: Origins,
 }
 
 /// The body of a page and its dialect, or why there is none.
@@ -183,8 +189,16 @@ impl Poller {
                 Road::Queries(queries) => tasks.spawn(ask(index, queries, pace, results)),
             };
         }
-        tasks.spawn(publish(config, start, inbox, (observations, witness)));
-        Self { _tasks: tasks }
+        let asks = config.origins.listen();
+        let origins = config.origins.clone();
+        tasks.spawn(publish(config, start, (inbox, asks), (observations, witness)));
+        Self { _tasks: tasks, origins }
+    }
+
+    /// Asks it where numbers come from.
+    #[must_use]
+    pub fn origins(&self) -> Origins {
+        self.origins.clone()
     }
 }
 
@@ -326,7 +340,7 @@ type Listeners = (watch::Sender<Option<Arc<Observation>>>, Option<Box<dyn Witnes
 async fn publish(
     config: PollConfig,
     start: Instant,
-    mut inbox: mpsc::Receiver<Told>,
+    (mut inbox, mut asks): (mpsc::Receiver<Told>, mpsc::Receiver<Ask>),
     (observations, mut witness): Listeners,
 ) {
     let mut ledger = Ledger::new(config.sources.iter().map(SourceFacts::from));
@@ -340,6 +354,11 @@ async fn publish(
                     witness.heard(index, &news, at);
                 }
                 ledger.take(index, &news, at);
+            }
+            Some(Ask { scope, signal, answer }) = asks.recv() => {
+                let at = Mono::from_start(Instant::now().saturating_duration_since(config.origin));
+                // Whoever asked may be gone.
+                let _ = answer.send(ledger.origin(&scope, &signal, at));
             }
             now = ticks.tick() => {
                 let at = Mono::from_start(now.saturating_duration_since(config.origin));

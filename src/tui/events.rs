@@ -283,6 +283,10 @@ impl Desk {
                 let answer = port.original(id);
                 self.spawn(async move { Msg::Traced { id, answer: answer.await } });
             }
+            Effect::Origin { scope, signal } => {
+                let answer = port.origin(scope.clone(), signal.clone());
+                self.spawn(async move { Msg::Origin { scope, signal, answer: answer.await } });
+            }
             Effect::Copy => {
                 let text = still::text(&self.model, &self.appearance, size());
                 let in_tmux = std::env::var_os("TMUX").is_some();

@@ -18,7 +18,7 @@ use crate::flag::{
 };
 use crate::incident::Earlier;
 use crate::incident::recording::{EventAt, Trends};
-use crate::ingest::{Alerts, Observation};
+use crate::ingest::{Alerts, Observation, Origin};
 use crate::runbook::Walk;
 use crate::signal::{Mono, Snapshot};
 use crate::tui::app::action::Entry as ActionEntry;
@@ -334,6 +334,10 @@ pub trait Port: Send + Sync {
     /// Asks the gateway what happened to one original.
     fn original(&self, _id: u64) -> Answer<Result<Original, String>> {
         Box::pin(async { Err("no gateway can be asked here".to_owned()) })
+    }
+    /// Asks where a signal of a scope comes from.
+    fn origin(&self, _scope: String, _signal: String) -> Answer<Result<Origin, String>> {
+        Box::pin(async { Err("no source can be asked here".to_owned()) })
     }
     /// Writes a screen into new files and says where they are.
     fn save_screen(&self, _still: Still) -> Answer<Result<String, String>> {

@@ -13,8 +13,8 @@ use crate::drill::lost::{Lost, Source};
 use crate::drill::stage::Addresses;
 use crate::incident::recording::Tape;
 use crate::ingest::{
-    Adapter, Discovery, Fetched, Instance, ONLY, PollConfig, Poller, Road, ScrapeError, Scraper,
-    SourceConfig, Target, Witness,
+    Adapter, Discovery, Fetched, Instance, ONLY, Origins, PollConfig, Poller, Road, ScrapeError,
+    Scraper, SourceConfig, Target, Witness,
 };
 
 const SCRAPE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -90,7 +90,12 @@ pub fn poll(
 ) -> Result<(Poller, Observations), ScrapeError> {
     let (sender, receiver) = watch::channel(None);
     let sources = sources(control.addresses());
-    let config = PollConfig { sources, interval: Duration::from_secs(1), origin };
+    let config = PollConfig {
+        sources,
+        interval: Duration::from_secs(1),
+        origin,
+        origins: Origins::default(),
+    };
     let witness = tape.map(|tape| Box::new(tape) as Box<dyn Witness>);
     let (scraper, losing) = (Scraper::new()?, control.losing().clone());
     let fetch = move |target: Arc<Target>| fetch(scraper.clone(), losing.clone(), target);

@@ -84,6 +84,68 @@ pub struct Selector {
     pub matchers: Vec<Matcher>,
 }
 
+/// The words of a fold, as an expression has them.
+impl fmt::Display for Fold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Count => "count",
+        })
+    }
+}
+
+/// As an adapter file has it.
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Values(of) => of.fmt(f),
+            Self::Rates(of) => write!(f, "rate({of})"),
+            Self::Increases(of) => write!(f, "increase({of})"),
+            Self::Grouped { fold, by, of } => write!(f, "{fold} by ({}) ({of})", by.join(", ")),
+            Self::Kept { keep: Keep::Above, bound, of } => write!(f, "{of} > {bound}"),
+            Self::Kept { keep: Keep::Equal, bound, of } => write!(f, "{of} == {bound}"),
+        }
+    }
+}
+
+/// As an adapter file has it, so that reading it gives the same tree.
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Signal(name) => f.write_str(name),
+            Self::Fold { fold: Fold::Sum, of: of @ (Series::Rates(_) | Series::Increases(_)) } => {
+                of.fmt(f)
+            }
+            Self::Fold { fold, of } => write!(f, "{fold}({of})"),
+            Self::Quantile { q, of } => write!(f, "quantile({q}, {of})"),
+            Self::Over { of, span } => write!(f, "increase({of}, {}s)", span.as_secs()),
+            Self::Binary { op, left, right } => {
+                left.within(f, op.rank())?;
+                write!(f, " {} ", op.sign())?;
+                // Operators of one rank are taken from the left.
+                right.within(f, op.rank() + 1)
+            }
+            Self::Clamp { of, min, max } => write!(f, "clamp({of}, {min}, {max})"),
+            Self::Above { of, bound } => write!(f, "{of} > {bound}"),
+        }
+    }
+}
+
+impl Expr {
+    /// Writes it where it stands under an operator of this rank: in brackets if it binds less.
+    fn within(&self, f: &mut fmt::Formatter<'_>, rank: u8) -> fmt::Result {
+        let own = match self {
+            Self::Above { .. } => 0,
+            Self::Binary { op, .. } => op.rank(),
+            _ => u8::MAX,
+        };
+        if own < rank { write!(f, "({self})") } else { write!(f, "{self}") }
+    }
+}
+
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.metric)?;
@@ -192,6 +254,25 @@ pub enum Op {
     Multiply,
     /// `/`
     Divide,
+}
+
+impl Op {
+    const fn sign(self) -> char {
+        match self {
+            Self::Add => '+',
+            Self::Subtract => '-',
+            Self::Multiply => '*',
+            Self::Divide => '/',
+        }
+    }
+
+    /// How tightly it binds.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Add | Self::Subtract => 1,
+            Self::Multiply | Self::Divide => 2,
+        }
+    }
 }
 
 /// One number.

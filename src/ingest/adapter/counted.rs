@@ -27,6 +27,11 @@ impl<'a> Instance<'a> {
         Self { book, window: book.window() }
     }
 
+    /// Whether this is the instance that counted into `book`.
+    pub(in crate::ingest) fn is(&self, book: &SeriesBook) -> bool {
+        std::ptr::eq(self.book, book)
+    }
+
     /// The span, once there are two scrapes.
     #[must_use]
     pub const fn window(&self) -> Option<Window> {

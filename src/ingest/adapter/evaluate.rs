@@ -105,21 +105,30 @@ pub(super) enum Tags<'a> {
 
 /// One source's series, seen from one scope.
 #[derive(Clone, Copy)]
-pub(super) struct Evaluation<'a> {
-    pub(super) adapter: &'a Adapter,
+pub(in crate::ingest) struct Evaluation<'a> {
+    pub(in crate::ingest) adapter: &'a Adapter,
     /// Those that answer; none where the source adds up by itself.
-    pub(super) instances: &'a [Instance<'a>],
+    pub(in crate::ingest) instances: &'a [Instance<'a>],
     /// What is missing from the numbers, such as some of the instances.
-    pub(super) caveat: Option<&'a str>,
+    pub(in crate::ingest) caveat: Option<&'a str>,
     /// Where the source adds up by itself: its answers.
-    pub(super) answers: Option<&'a Aggregates>,
+    pub(in crate::ingest) answers: Option<&'a Aggregates>,
     /// The scope that series must name; `None` where the source does not tell scopes apart.
-    pub(super) scope: Option<&'a str>,
+    pub(in crate::ingest) scope: Option<&'a str>,
     /// The label and value that the current row of a list is about.
-    pub(super) row: Option<(&'a str, &'a str)>,
+    pub(in crate::ingest) row: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Evaluation<'a> {
+    /// Over the series of the pages of these instances.
+    pub(in crate::ingest) const fn of_pages(
+        adapter: &'a Adapter,
+        instances: &'a [Instance<'a>],
+        scope: Option<&'a str>,
+    ) -> Self {
+        Self { adapter, instances, caveat: None, answers: None, scope, row: None }
+    }
+
     /// What the adapter says about one signal: the first reading whose metrics are there.
     pub(super) fn entry(&self, entry: &'a Entry) -> Said {
         let readings = match entry {
@@ -138,7 +147,7 @@ impl<'a> Evaluation<'a> {
         Err(first.unwrap_or_else(|| Unknown::Missing("has no reading".to_owned())))
     }
 
-    fn reading(&self, reading: &'a Reading) -> Said {
+    pub(super) fn reading(&self, reading: &'a Reading) -> Said {
         let age_s = self.age(reading.age.as_ref());
         if let Some(limit) = reading.max_age_s.filter(|limit| age_s > *limit) {
             return Err(Unknown::Missing(format!(

@@ -440,6 +440,34 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_is_written_as_it_was_read() {
+        let mut texts: Vec<String> = [
+            "1 - (2 - 3) * rate(a) / (rate(b) / 2)",
+            "clamp(1 - sum(a > 0 == 3), 0, 1) > 2",
+            "count(min by (id, x) (g == 2) > 1)",
+            "(rate(a) > 0) + increase(b{c not in [\"x\", \"5*\"]}, 15m)",
+        ]
+        .map(str::to_owned)
+        .into();
+        let adapters = crate::ingest::adapter::Adapters::shipped();
+        for name in adapters.names() {
+            let adapter = adapters.get(&name).expect("it was named");
+            let readings = adapter.signals.values().filter_map(|entry| match entry {
+                super::super::model::Entry::Readings(readings) => Some(readings),
+                super::super::model::Entry::Absent(_) => None,
+            });
+            let read = readings.flatten().flat_map(super::super::model::Reading::expressions);
+            texts.extend(read.map(ToString::to_string));
+        }
+        assert!(texts.len() > 200, "{} expressions", texts.len());
+        for text in texts {
+            let tree = parse_expression(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let again = parse_expression(&tree.to_string()).expect("it was written by weir");
+            assert_eq!(again, tree, "{text}");
+        }
+    }
+
+    #[test]
     fn labels_are_matched_in_four_ways() {
         let matcher = |label: &str, wanted, patterns: &[&str]| Matcher {
             label: label.into(),

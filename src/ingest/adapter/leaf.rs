@@ -113,6 +113,26 @@ impl Leaf {
         Self::new(Fold::Max, &[label], &on, labels)
     }
 
+    /// What is asked, for a person.
+    pub(super) fn asked(&self) -> String {
+        let Self { fold, by, measure, of, span, kept, .. } = self;
+        let mut series = match (measure, span) {
+            (Measure::Values, _) => of.to_string(),
+            (Measure::Rates, _) => format!("rate({of})"),
+            (Measure::Increases, None) => format!("increase({of})"),
+            (Measure::Increases, Some(span)) => format!("increase({of}, {}s)", span.as_secs()),
+        };
+        for (keep, bound) in kept {
+            let sign = if *keep == Keep::Above { ">" } else { "==" };
+            series = format!("{series} {sign} {bound}");
+        }
+        if by.is_empty() {
+            format!("{fold}({series})")
+        } else {
+            format!("{fold} by ({}) ({series})", by.join(", "))
+        }
+    }
+
     /// Whether there is any number, those that are not kept included. `None` where it says so itself.
     pub(super) fn existence(&self) -> Option<Self> {
         let hides = self.measure == Measure::Values && !self.kept.is_empty();
@@ -137,6 +157,14 @@ impl Adapter {
         }
         leaves.found.into_values().collect()
     }
+}
+
+/// Everything that one reading needs, each once.
+pub(super) fn leaves_of(adapter: &Adapter, reading: &Reading) -> Vec<Leaf> {
+    let scope = adapter.scope.as_ref().map(|scope| scope.label.as_str());
+    let mut leaves = Leaves { scope, found: BTreeMap::new() };
+    leaves.reading(reading);
+    leaves.found.into_values().collect()
 }
 
 struct Leaves<'a> {

@@ -14,6 +14,7 @@ mod file;
 mod leaf;
 mod library;
 mod model;
+mod origin;
 mod records;
 
 use std::collections::BTreeSet;
@@ -32,7 +33,9 @@ pub(super) use model::Form;
 pub use model::{Adapter, Entry, Role, Verified};
 
 pub(super) use counted::Instance;
-use evaluate::{Evaluation, Said, Unknown};
+pub(super) use evaluate::Evaluation;
+use evaluate::{Said, Unknown};
+pub(super) use origin::{is_believed, readings};
 
 /// Most quota scopes of one source; more are left out, in order of their names.
 pub const SCOPES_MAX: usize = 64;
@@ -64,7 +67,7 @@ pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&
     let counted = if with_rates == 0 { instances.len() } else { with_rates };
     let caveat = (counted < expected).then(|| format!("{counted} of {expected} instances"));
     let caveat = caveat.as_deref();
-    let evaluation = Evaluation { adapter, instances, caveat, answers: None, scope, row: None };
+    let evaluation = Evaluation { caveat, ..Evaluation::of_pages(adapter, instances, scope) };
     // A lazy metric that is missing counts nothing, but only on the page that would have it.
     let is_its_page = adapter.metrics().any(|metric| evaluation.has(&metric));
     let foreign =

@@ -392,3 +392,66 @@ fn a_silent_instance_makes_sums_lower_bounds_and_the_rest_inferred() {
     assert_eq!(whole.get("originals_rps").expect("known").quality, Quality::Exact);
     assert_eq!(whole.number("originals_rps"), partly.number("originals_rps"));
 }
+
+/// The gateway of the other tests, and clients that count originals too.
+fn two_sources() -> Pages {
+    let mut pages = Pages::default();
+    for n in 1..=3 {
+        let clients = format!("simcli_originals_total {}\n", 170 * n);
+        pages.accept("clients", &Adapter::simcli(), &clients, at(f64::from(n)));
+        pages.accept("gateway", &Adapter::weir(), &gateway(n), at(f64::from(n)));
+    }
+    pages
+}
+
+#[test]
+fn a_number_is_told_down_to_its_series() {
+    let pages = two_sources();
+    let origin = pages.assembler.origin("s", "originals_rps", at(3.0));
+    let sources: Vec<(&str, bool)> =
+        origin.accounts.iter().map(|one| (&*one.source, one.is_believed)).collect();
+    assert_eq!(sources, [("gateway", true), ("clients", false)]);
+    let [reading] = &origin.accounts[0].readings[..] else { panic!("{origin:?}") };
+    assert_eq!(reading.expressions, [(String::new(), "rate(weir_originals_total)".to_owned())]);
+    assert_eq!(reading.outcome, Ok(Value::Number(180.0)));
+    let [series] = &reading.series[..] else { panic!("{reading:?}") };
+    assert_eq!((series.value, series.gained), (Some(540.0), Some((360.0, 2.0))));
+    assert_eq!(series.labels.get("lane"), Some("interactive"));
+    assert_eq!(series.recent, [180.0, 360.0, 540.0].map(Some));
+    let clients = &origin.accounts[1].readings[0];
+    assert_eq!(clients.outcome, Ok(Value::Number(170.0)));
+}
+
+#[test]
+fn of_several_ways_the_one_that_is_gone_by_is_told() {
+    let pages = two_sources();
+    let taken = |signal: &str| {
+        let origin = pages.assembler.origin("s", signal, at(3.0));
+        let gateway = origin.accounts.into_iter().next().expect("the gateway speaks of it");
+        gateway.readings.into_iter().map(|one| (one.is_taken, one.series.len())).collect::<Vec<_>>()
+    };
+    // Both windows of the counter are there, and only one is selected.
+    assert_eq!(taken("amplification"), [(true, 2), (false, 0)]);
+    let shown = &pages.snapshots(at(3.0))[0];
+    for signal in shown.signals.keys() {
+        let origin = pages.assembler.origin("s", signal, at(3.0));
+        let believed: Vec<_> = origin.accounts.iter().filter(|one| one.is_believed).collect();
+        let [account] = &believed[..] else { panic!("{signal}: {origin:?}") };
+        let taken: Vec<_> = account.readings.iter().filter(|one| one.is_taken).collect();
+        let [reading] = &taken[..] else { panic!("{signal}: {account:?}") };
+        assert_eq!(reading.outcome.as_ref(), Ok(&shown.signals[signal].value), "{signal}");
+    }
+}
+
+#[test]
+fn what_is_not_said_has_a_reason_instead_of_series() {
+    let pages = two_sources();
+    let silent = pages.assembler.origin("s", "originals_rps", at(60.0));
+    let whys: Vec<_> = silent.accounts.iter().filter_map(|one| one.silent.as_deref()).collect();
+    assert_eq!(whys, ["last answered 57 s ago"; 2]);
+    assert!(silent.accounts.iter().all(|one| one.readings.is_empty() && !one.is_believed));
+    let never = pages.assembler.origin("s", "no_such_signal", at(3.0));
+    assert_eq!(never.accounts, []);
+    let elsewhere = pages.assembler.origin("another scope", "queue_depth", at(3.0));
+    assert!(elsewhere.accounts.is_empty(), "{elsewhere:?}");
+}

@@ -13,6 +13,7 @@ use crate::signal::Mono;
 use super::super::assembler::{Assembler, ONLY, Page, SourceId, SourceRules};
 use super::super::exposition::{BODY_BYTES_MAX, Format, TooLarge};
 use super::super::observation::{Observation, SourceStatus};
+use super::super::origin::Origin;
 use super::super::page::degraded;
 use super::super::prometheus::Answers;
 use super::super::scrape::{ScrapeError, no_sample};
@@ -129,6 +130,12 @@ impl Ledger {
             }
         }
         kept.summarize();
+    }
+
+    /// Where a signal of a scope comes from, as of `at`.
+    #[must_use]
+    pub fn origin(&self, scope: &str, signal: &str, at: Mono) -> Origin {
+        self.assembler.origin(scope, signal, at)
     }
 
     /// What is known at `at`, which is `wall` on the calendar.

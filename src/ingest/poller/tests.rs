@@ -18,6 +18,7 @@ fn config(names: &[&str]) -> PollConfig {
         sources: names.iter().map(source).collect(),
         interval: SECOND,
         origin: Instant::now(),
+        origins: Origins::default(),
     }
 }
 
@@ -56,6 +57,31 @@ async fn one_observation_per_interval_with_rates_from_the_second_on() {
     assert_eq!(second.at.saturating_since(first.at), SECOND);
     assert_eq!(second.scopes[0].number("originals_rps"), Some(100.0));
     assert_eq!(second.sources[0].polls, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_polls_last_is_asked_where_numbers_come_from() {
+    let origins = Origins::default();
+    let ask = || origins.ask("s".to_owned(), "originals_rps".to_owned());
+    assert_eq!(ask().await, Err("nothing is polled now".to_owned()));
+    let poll = |factor: f64| {
+        let config = PollConfig { origins: origins.clone(), ..config(&["gateway"]) };
+        let origin = config.origin;
+        let (sender, receiver) = watch::channel(None);
+        let fetch = move |_| async move { Ok(gateway(factor * origin.elapsed().as_secs_f64())) };
+        (Poller::spawn_with(config, fetch, sender), receiver)
+    };
+    for factor in [1.0, 3.0] {
+        let (poller, mut receiver) = poll(factor);
+        observe(&mut receiver).await;
+        observe(&mut receiver).await;
+        let told = ask().await.expect("it polls");
+        let outcome = told.accounts[0].readings[0].outcome.clone();
+        assert_eq!(outcome, Ok(crate::signal::Value::Number(100.0 * factor)));
+        drop(poller);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ask().await, Err("nothing is polled now".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ingest::adapter::{self, Adapter, Aggregates, Answered};
+use crate::ingest::adapter::{self, Adapter, Aggregates, Answered, Evaluation};
+use crate::ingest::origin::HowRead;
 use crate::signal::Snapshot;
 
 use super::questions::Told;
@@ -146,6 +147,23 @@ impl Answers {
     #[must_use]
     pub fn scopes(&self, adapter: &Adapter) -> BTreeSet<String> {
         self.aggregates.scopes(adapter)
+    }
+
+    /// Why nothing can be said, although there was an answer.
+    pub(in crate::ingest) fn silent(&self) -> Option<String> {
+        self.silent.clone()
+    }
+
+    /// How a signal of `scope` was read.
+    pub(in crate::ingest) fn readings(
+        &self,
+        adapter: &Adapter,
+        scope: Option<&str>,
+        signal: &str,
+    ) -> Vec<HowRead> {
+        let answers = Some(&self.aggregates);
+        let evaluation = Evaluation { answers, ..Evaluation::of_pages(adapter, &[], scope) };
+        adapter::readings(&evaluation, signal, &[])
     }
 
     /// Writes what the source called `name` says about `scope` into `snapshot`, where nobody said it

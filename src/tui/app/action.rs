@@ -38,6 +38,10 @@ pub enum Action {
     Page(Page),
     /// Ask for an original by its number.
     AskOriginal,
+    /// List the signals of the screen.
+    Inspect,
+    /// Show where the signal under the cursor comes from.
+    Origin,
     /// Show the scope under the cursor on every screen.
     ChooseScope,
     /// Show only rows with certain letters.
@@ -344,8 +348,17 @@ pub struct Entry {
 
 use Context as C;
 
-const SCREENS: Places =
-    on(&[C::Overview, C::Diagnose, C::Flags, C::Timeline, C::Guide, C::Scopes, C::Trace, C::Page]);
+const SCREENS: Places = on(&[
+    C::Overview,
+    C::Diagnose,
+    C::Flags,
+    C::Timeline,
+    C::Guide,
+    C::Scopes,
+    C::Trace,
+    C::Signals,
+    C::Page,
+]);
 const BELOW_ROOT: Places =
     SCREENS.but(&[C::Overview]).and(&[C::Help, C::Text, C::Waiting, C::Leaving]);
 /// Where rows or text can be moved through, also by letters.
@@ -433,8 +446,9 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Page(Page::Goodput), "goodput", "what comes out, and what it costs", "Screens", Danger::Safe, SCREENS, &[key('6')], "", ALWAYS),
     row(Action::Page(Page::Sources), "sources", "what weir knows, how well, and what is missing", "Screens", Danger::Safe, SCREENS, &[key('7')], "", ALWAYS),
     row(Action::Page(Page::Trace), "trace", "one original from its first request to its end", "Screens", Danger::Safe, SCREENS, &[key('8')], "", ALWAYS),
+    row(Action::Page(Page::Signals), "signals", "every signal, how good it is, and where it comes from", "Screens", Danger::Safe, SCREENS, &[key('9')], "", ALWAYS),
     row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, SCREENS, &[key('p')], "freeze", ALWAYS),
-    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, on(&[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Page]), &[key(' ')], "", ALWAYS),
+    row(Action::Freeze, "freeze", "hold the screen still; a recording: play, stop", "Look", Danger::Safe, on(&[C::Overview, C::Diagnose, C::Timeline, C::Scopes, C::Trace, C::Signals, C::Page]), &[key(' ')], "", ALWAYS),
     row(Action::SecondOn, "second-on", "a second on, in a recording or the last hour", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Right)], "+1s", ALWAYS),
     row(Action::SecondBack, "second-back", "a second back", "Time", Danger::Safe, SCREENS, &[named(KeyCode::Left)], "-1s", ALWAYS),
     row(Action::TenOn, "ten-on", "ten seconds on", "Time", Danger::Safe, SCREENS, &[key('.')], "", ALWAYS),
@@ -453,8 +467,10 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Export, "export", "write this screen: text, colours, image, signals, trends", "Look", Danger::Safe, SCREENS, &[key('X')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, on(&[C::Trace]), &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
+    row(Action::Inspect, "inspect", "the signals on this screen: which, how good, from where", "Look", Danger::Safe, SCREENS, &[key('i')], "", ALWAYS),
+    row(Action::Origin, "origin", "where this signal comes from: expression, raw series", "Look", Danger::Safe, on(&[C::Signals]), &[named(KeyCode::Enter)], "where from", IS_LIVE),
     row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, on(&[C::Scopes]), &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
-    row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, on(&[C::Timeline, C::Scopes, C::Page]), &[key('/')], "filter", HAS_FILTER),
+    row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, on(&[C::Timeline, C::Scopes, C::Signals, C::Page]), &[key('/')], "filter", HAS_FILTER),
     row(Action::Palette, "palette", "find an action by its name", "Screens", Danger::Safe, SCREENS, &[key(':')], "find", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, LISTS, &[named(KeyCode::Up)], "", ALWAYS),
     row(Action::Up, "up", "up", "Move", Danger::Safe, PAGES, &[key('k')], "", ALWAYS),

@@ -11,6 +11,7 @@ pub mod flip;
 pub mod guide;
 pub mod headline;
 pub mod history;
+pub mod inspect;
 pub mod keymap;
 pub mod mode;
 pub mod offer;
@@ -38,6 +39,7 @@ use crate::flag::{
     Revision, Unsettled,
 };
 use crate::incident::Earlier;
+use crate::ingest::Origin;
 use crate::runbook::Walk;
 use crate::signal::{Mono, Reading, Snapshot, Value};
 use crate::tui::app::arming::Arming;
@@ -108,6 +110,15 @@ pub enum Msg {
         /// What was told.
         answer: Result<Original, String>,
     },
+    /// Where a signal comes from was told, or why not.
+    Origin {
+        /// The quota scope.
+        scope: String,
+        /// The signal.
+        signal: String,
+        /// What was told.
+        answer: Result<Origin, String>,
+    },
     /// A walk was written into a file, or not.
     WalkSaved(Result<String, String>),
     /// A screen was written into files, or not, and first sent to the clipboard.
@@ -146,6 +157,13 @@ pub enum Effect {
     Export,
     /// Ask what happened to an original.
     Trace(u64),
+    /// Ask where a signal comes from.
+    Origin {
+        /// The quota scope.
+        scope: String,
+        /// The signal.
+        signal: String,
+    },
     /// Move the recording that is played.
     Seek(Seek),
     /// Stop as a shell job.
@@ -292,6 +310,8 @@ pub struct Model {
     pub path: Option<Box<walk::Walk>>,
     /// The original that was asked for.
     pub trace: Option<trace::Trace>,
+    /// The signal whose origin was asked for.
+    pub sought: Option<inspect::Sought>,
     /// The registry of actions, with the keys of whoever sits there.
     pub registry: &'static [action::Entry],
     /// Something visible has changed.
@@ -340,6 +360,7 @@ impl Model {
             forecasts: Earlier::default(),
             path: None,
             trace: None,
+            sought: None,
             registry: action::REGISTRY,
             dirty: true,
         }

@@ -36,6 +36,8 @@ pub enum Mode {
     Causes(usize),
     /// Alerts and silences; rows scrolled down.
     Alerts(usize),
+    /// Where a signal comes from; rows scrolled down.
+    Origin(usize),
     /// A new value for one flag.
     Edit(Editor),
     /// The name of the environment being typed, to arm it.
@@ -73,6 +75,8 @@ pub enum Context {
     Scopes,
     /// The page of one original.
     Trace,
+    /// The page of signals.
+    Signals,
     /// Any other page.
     Page,
     /// The help.
@@ -97,7 +101,7 @@ pub enum Context {
 
 impl Context {
     /// All of them, in the order of their names here.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Overview,
         Self::Diagnose,
         Self::Flags,
@@ -105,6 +109,7 @@ impl Context {
         Self::Guide,
         Self::Scopes,
         Self::Trace,
+        Self::Signals,
         Self::Page,
         Self::Help,
         Self::Text,
@@ -128,6 +133,7 @@ impl Context {
             Self::Guide => "the walk",
             Self::Scopes => "the page of scopes",
             Self::Trace => "the trace",
+            Self::Signals => "the page of signals",
             Self::Page => "the other pages",
             Self::Help => "the help",
             Self::Text => "texts",
@@ -155,10 +161,14 @@ impl Mode {
             Self::Guide(_) => Context::Guide,
             Self::Page(Page::Scopes, _) => Context::Scopes,
             Self::Page(Page::Trace, _) => Context::Trace,
+            Self::Page(Page::Signals, _) => Context::Signals,
             Self::Page(..) => Context::Page,
-            Self::Why(_) | Self::How(_) | Self::StepWhy(_) | Self::Causes(_) | Self::Alerts(_) => {
-                Context::Text
-            }
+            Self::Why(_)
+            | Self::How(_)
+            | Self::StepWhy(_)
+            | Self::Causes(_)
+            | Self::Alerts(_)
+            | Self::Origin(_) => Context::Text,
             Self::Edit(Editor { choice: Choice::Words { .. }, .. }) => Context::Edit,
             Self::Palette(_) => Context::Palette,
             Self::Edit(_) | Self::Arm(_) | Self::Note(_) | Self::Say(..) | Self::Filter(..) => {

@@ -26,6 +26,8 @@ pub enum Page {
     Sources,
     /// One original from its first request to its end.
     Trace,
+    /// Every signal, and how good it is.
+    Signals,
 }
 
 /// How a list is read: where, and which of its rows.
@@ -37,6 +39,8 @@ pub struct Listed {
     pub row: Option<String>,
     /// Only rows with this in them; empty shows all.
     pub filter: String,
+    /// Only these rows, by id; empty shows all.
+    pub only: Vec<String>,
 }
 
 impl Listed {
@@ -64,7 +68,7 @@ impl Listed {
 
 impl Page {
     /// All of them, in the order of their keys.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Scopes,
         Self::Retries,
         Self::Queue,
@@ -73,6 +77,7 @@ impl Page {
         Self::Goodput,
         Self::Sources,
         Self::Trace,
+        Self::Signals,
     ];
 
     /// Its name.
@@ -87,13 +92,14 @@ impl Page {
             Self::Goodput => "goodput",
             Self::Sources => "sources",
             Self::Trace => "trace",
+            Self::Signals => "signals",
         }
     }
 
     /// Whether it is a list with a cursor.
     #[must_use]
     pub const fn has_rows(self) -> bool {
-        matches!(self, Self::Scopes | Self::Tenants | Self::Sources)
+        matches!(self, Self::Scopes | Self::Tenants | Self::Sources | Self::Signals)
     }
 }
 
@@ -192,6 +198,7 @@ impl Model {
                 let absent = absent.map(|name| format!("{}{name}", SourceRow::ABSENT));
                 sources.iter().map(|source| source.name.clone()).chain(absent).collect()
             }
+            Page::Signals => self.signal_names(list),
             _ => Vec::new(),
         };
         all.into_iter().filter(|id| list.shows(id)).collect()

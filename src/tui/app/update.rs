@@ -6,6 +6,7 @@ mod arm;
 mod dialog;
 mod foretold;
 mod guide;
+mod inspect;
 mod others;
 mod palette;
 mod press;
@@ -102,6 +103,10 @@ pub fn update(model: &mut Model, msg: Msg, now: Mono) -> Vec<Effect> {
             trace::told(model, id, answer);
             Vec::new()
         }
+        Msg::Origin { scope, signal, answer } => {
+            inspect::told(model, (&scope, &signal), answer);
+            Vec::new()
+        }
         Msg::WalkSaved(result) => guide::saved(model, result),
         Msg::Kept { copied, saved } => {
             kept(model, copied, saved);
@@ -195,6 +200,8 @@ fn updated(model: &mut Model, update: Arc<Update>, now: Mono) -> Vec<Effect> {
     model.dirty = true;
     let mut effects = verify(model, None, now);
     effects.extend(held);
+    let looked_into = model.looked_into();
+    effects.extend(looked_into.map(|(scope, signal)| Effect::Origin { scope, signal }));
     effects
 }
 

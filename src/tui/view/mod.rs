@@ -14,6 +14,7 @@ pub mod format;
 mod guide;
 mod narrow;
 mod next;
+mod origin;
 mod overview;
 mod pages;
 mod palette;
@@ -65,6 +66,7 @@ pub fn render(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) ->
             Mode::StepWhy(scroll) => guide::why(model, *scroll, look, body, buf),
             Mode::Causes(scroll) => texts::causes(model, *scroll, look, body, buf),
             Mode::Alerts(scroll) => alerts::list(model, *scroll, look, body, buf),
+            Mode::Origin(scroll) => origin::draw(model, *scroll, look, body, buf),
             Mode::Edit(editor) => flags::editor(model, editor, look, body, buf),
             Mode::Arm(input) => plan::arming(model, input, look, body, buf),
             Mode::Note(input) => texts::note(input, look, body, buf),

@@ -60,7 +60,8 @@ pub fn typed(model: &mut Model) {
 
 fn set(model: &mut Model, filter: String) {
     if let Some(list) = list(model) {
-        *list = Listed { filter, at: 0, row: list.row.take() };
+        *list =
+            Listed { filter, at: 0, row: list.row.take(), only: std::mem::take(&mut list.only) };
     }
 }
 

@@ -12,7 +12,7 @@ use crate::tui::app::flip::{Focus, Stage, TYPE_AHEAD};
 use crate::tui::app::mode::{Choice, Context, Editor, Mode, Palette, Prompt};
 use crate::tui::app::offer::Next;
 use crate::tui::app::page::{Listed, Page};
-use crate::tui::app::update::{arm, dialog, guide, palette, rewind, toast, trace};
+use crate::tui::app::update::{arm, dialog, guide, inspect, palette, rewind, toast, trace};
 use crate::tui::app::walk::Walk;
 use crate::tui::app::{Effect, Frozen, Model};
 use crate::tui::session::{Entry, Seek, Want};
@@ -146,6 +146,8 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Timeline => show(model, Mode::Timeline(Listed::default())),
         Action::ChooseScope => choose_row(model),
         Action::AskOriginal => trace::open(model),
+        Action::Inspect => inspect::list(model),
+        Action::Origin => return inspect::ask(model),
         Action::Filter => palette::open_filter(model),
         Action::Palette => model.modes.push(Mode::Palette(Palette::default())),
         Action::Page(page) => show_page(model, page),
@@ -353,7 +355,12 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         Some(Mode::Alerts(at)) => *at = to(*at, alerts),
         // The view clips these; a text is never longer than this.
         Some(
-            Mode::Help(at) | Mode::Why(at) | Mode::How(at) | Mode::StepWhy(at) | Mode::Causes(at),
+            Mode::Help(at)
+            | Mode::Why(at)
+            | Mode::How(at)
+            | Mode::StepWhy(at)
+            | Mode::Causes(at)
+            | Mode::Origin(at),
         ) => *at = to(*at, 200),
         Some(Mode::Page(_, list)) => list.at = to(list.at, Listed::LAST),
         Some(Mode::Guide(at)) => *at = to(*at, choices),

@@ -9,6 +9,7 @@ mod goodput;
 mod queue;
 mod retries;
 mod scopes;
+mod signals;
 mod sources;
 mod tenants;
 mod trace;
@@ -30,6 +31,8 @@ const COLUMNS: [u16; 2] = [98, 158];
 const GUTTER: u16 = 2;
 /// The least and the most rows of a chart.
 const CHART_ROWS: (u16, u16) = (8, 14);
+
+pub use signals::whole;
 
 /// Draws a chart with its own frame.
 type Chart = fn(&Model, &Appearance, Rect, &mut Buffer);
@@ -130,6 +133,7 @@ fn content(model: &Model, page: Page, list: &Listed, look: &Appearance, room: Ro
         Page::Goodput => goodput::content(model, look, room),
         Page::Sources => sources::content(model, list, look, room),
         Page::Trace => trace::content(model, look, room),
+        Page::Signals => signals::content(model, list, look, room),
     }
 }
 
@@ -142,6 +146,9 @@ fn title(model: &Model, page: Page, list: &Listed, look: &Appearance) -> Line<'s
         Span::styled(format!(" {} ", page.name()), look.style(Role::Strong)),
         Span::styled(of, look.style(Role::Dim)),
     ];
+    if !list.only.is_empty() {
+        spans.push(Span::styled("those of the screen before ", look.style(Role::Warn)));
+    }
     spans.extend(filter_words(&list.filter, look));
     Line::from(spans)
 }

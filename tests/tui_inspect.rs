@@ -49,7 +49,7 @@ fn value(name: &str, unit: Unit, size: f64) -> Value {
             map([("interactive", lane.clone()), ("batch", lane)])
         }
         "deployments" => Value::List(vec![row(&["share", "headroom"])]),
-        "models" => Value::List(vec![row(&["share"])]),
+        "models" | "models_asked" => Value::List(vec![row(&["share", "refused_share"])]),
         "error_codes" => map([("rate_limit_exceeded", number(14.0 * size))]),
         "attempts_histogram" => map([("1", number(5.0 * size)), ("2", number(3.0))]),
         _ => match unit {

@@ -21,6 +21,8 @@ pub const LATENCY_BOUNDS: [f64; 46] = [
     5.3, 6.1, 7.0, 8.0, 9.0, 10.0, 11.0, 13.0, 16.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
+/// Attempts up to which originals are told apart.
+pub const REACHED_MAX: usize = 4;
 /// Tenants that get a label of their own, per scope; the rest are `other`.
 const TENANTS_MAX: usize = 20;
 /// The name that tenants beyond the bound share.
@@ -262,6 +264,8 @@ pub struct Counters {
     pub originals: PerLane<u64>,
     /// Originals that got their first attempt.
     pub originals_attempted: u64,
+    /// Originals that got one attempt at least, two at least, and so on; of the last, as many or more.
+    pub originals_reached: [u64; REACHED_MAX],
     /// Originals answered with success.
     pub originals_served: u64,
     /// Requests that arrived, by lane.

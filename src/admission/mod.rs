@@ -54,7 +54,7 @@ pub use pool::Pool;
 pub use queue::{Ahead, Lane, Queue, TenantId, Ticket};
 pub use recovery::{Evidence as RampEvidence, Ramp, RampPlan};
 pub use refusal::{Reason, Refusal};
-pub use said::{MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
+pub use said::{Calls, MODELS_MAX, ModelPair, NOTICE_KEPT, Said};
 pub use scope::{DatedReading, Scope};
 pub use settings::{
     Direction, FLAGS, FlagDef, FlagError, FlagValue, Kind, Mode, NamedPlan, PLANS, RetryOwner,

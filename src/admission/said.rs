@@ -27,6 +27,16 @@ pub struct Said {
     deprecated: Option<(Since, Mono)>,
     sunset: Option<(DateTime<Utc>, Mono)>,
     models: BTreeMap<ModelPair, u64>,
+    asked: BTreeMap<Arc<str>, Calls>,
+}
+
+/// Calls for one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Those that the provider answered, whatever it said.
+    pub answered: u64,
+    /// Those that it answered with 429.
+    pub refused: u64,
 }
 
 impl Said {
@@ -45,6 +55,19 @@ impl Said {
         *self.models.entry(pair).or_default() += 1;
     }
 
+    /// Counts a call for a model that was answered with this status.
+    pub fn called(&mut self, asked: &str, status: u16) {
+        let is_known = self.asked.contains_key(asked) || self.asked.len() < MODELS_MAX;
+        let name = if is_known { asked } else { OTHER };
+        if !self.asked.contains_key(name) {
+            self.asked.insert(Arc::from(name), Calls::default());
+        }
+        if let Some(calls) = self.asked.get_mut(name) {
+            calls.answered += 1;
+            calls.refused += u64::from(status == 429);
+        }
+    }
+
     /// Since when it is deprecated, as far as that was said lately.
     #[must_use]
     pub fn deprecated(&self, now: Mono) -> Option<Since> {
@@ -61,6 +84,12 @@ impl Said {
     #[must_use]
     pub const fn models(&self) -> &BTreeMap<ModelPair, u64> {
         &self.models
+    }
+
+    /// Calls by the model asked for.
+    #[must_use]
+    pub const fn asked(&self) -> &BTreeMap<Arc<str>, Calls> {
+        &self.asked
     }
 }
 
@@ -90,6 +119,12 @@ mod tests {
         for n in 0..100 {
             said.answered("m", &format!("m-{n}"));
         }
+        for n in 0..100 {
+            said.called(&format!("m-{n}"), if n < 50 { 429 } else { 200 });
+        }
+        assert_eq!(said.asked().len(), MODELS_MAX + 1);
+        let sum = |read: fn(&Calls) -> u64| said.asked().values().map(read).sum::<u64>();
+        assert_eq!((sum(|one| one.answered), sum(|one| one.refused)), (100, 50));
         assert_eq!(said.models().len(), MODELS_MAX + 1);
         assert_eq!(said.models().values().sum::<u64>(), 100);
     }

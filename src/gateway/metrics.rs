@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::calm::Calm;
 use super::page::Page;
 use crate::admission::{
-    BreakerState, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
+    BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
     StoreCounters, TenantCounters,
 };
 use crate::dialect::Since;
@@ -115,6 +115,14 @@ fn work(page: &mut Page, scopes: &[Scope]) {
     page.per_scope(scopes, "weir_originals_attempted_total", "Originals with an attempt.", |s| {
         s.counters().originals_attempted
     });
+    let name = "weir_originals_reached_total";
+    page.family(name, "counter", "Originals with so many attempts at least.");
+    for scope in scopes {
+        for (attempts, count) in (1_u32..).zip(scope.counters().originals_reached) {
+            let labels = [("scope", &**scope.name()), ("attempts", &attempts.to_string())];
+            page.count(name, &labels, count);
+        }
+    }
     page.per_scope(scopes, "weir_originals_served_total", "Originals answered well.", |s| {
         s.counters().originals_served
     });
@@ -334,6 +342,24 @@ fn said(page: &mut Page, scopes: &[Scope], now: Mono) {
         for ((asked, by), count) in scope.said().models() {
             let labels = [("scope", &**scope.name()), ("asked", &**asked), ("model", &**by)];
             page.count(name, &labels, *count);
+        }
+    }
+    let counts: [(&str, &str, fn(&Calls) -> u64); 2] = [
+        ("weir_model_calls_total", "Calls that were answered, by the model asked for.", |calls| {
+            calls.answered
+        }),
+        (
+            "weir_model_429_total",
+            "Calls that were answered with 429, by the model asked for.",
+            |calls| calls.refused,
+        ),
+    ];
+    for (name, help, read) in counts {
+        page.family(name, "counter", help);
+        for scope in scopes {
+            for (model, calls) in scope.said().asked() {
+                page.count(name, &[("scope", &**scope.name()), ("model", &**model)], read(calls));
+            }
         }
     }
 }

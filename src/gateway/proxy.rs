@@ -67,6 +67,9 @@ pub struct Proxy {
     faults: Faults,
 }
 
+/// What is sent to the provider: the caller's head and body.
+type Outgoing<'a> = (&'a http::request::Parts, Bytes);
+
 /// Whoever a key belongs to.
 #[derive(Clone, Debug)]
 struct Caller {
@@ -258,7 +261,9 @@ impl Proxy {
             match ticket.next().await {
                 Some(Effect::Send { attempt }) => {
                     sent = attempt.number;
-                    held = Some(self.attempt(attempt, offer, parts, body.clone()).await);
+                    held = Some(
+                        self.attempt(attempt, offer, asked.as_ref(), (parts, body.clone())).await,
+                    );
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
                     let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
@@ -290,13 +295,13 @@ impl Proxy {
         &self,
         attempt: AttemptId,
         offer: &Offer,
-        parts: &http::request::Parts,
-        body: Bytes,
+        asked: Option<&Asked>,
+        request: Outgoing<'_>,
     ) -> Held {
         let left = offer.deadline.map_or(self.attempt_timeout, |deadline| {
             deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
         });
-        let exchange = self.exchange(attempt, offer.scope, parts, body);
+        let exchange = self.exchange(attempt, (offer.scope, asked), request);
         let (ending, status, why) = match tokio::time::timeout(left, exchange).await {
             Ok(Ok(held)) => return held,
             Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
@@ -314,9 +319,8 @@ impl Proxy {
     async fn exchange(
         &self,
         attempt: AttemptId,
-        scope: ScopeId,
-        parts: &http::request::Parts,
-        body: Bytes,
+        (scope, asked): (ScopeId, Option<&Asked>),
+        (parts, body): Outgoing<'_>,
     ) -> Result<Held, UpstreamError> {
         let ready = self.upstream.ready().await?;
         let request = self.outgoing(attempt, parts, body);
@@ -341,6 +345,9 @@ impl Proxy {
         let notices = dialect::read_notices(&head.headers);
         self.shell.with(|gate, now| {
             gate.handle_notices(scope, &notices, now);
+            if let Some(asked) = asked {
+                gate.handle_call(scope, asked.model(), status);
+            }
             gate.handle_head(attempt, &seen, now);
         });
         Ok(answer)

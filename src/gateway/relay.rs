@@ -35,6 +35,11 @@ impl Asked {
         let model = model.filter(|model| !model.is_empty() && model.len() <= MODEL_LEN_MAX)?;
         Some(Self { scope, model: model.to_owned() })
     }
+
+    /// Its name.
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
 }
 
 /// A provider's body on its way to the caller; its end settles the reservation, dropping it early

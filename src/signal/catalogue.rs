@@ -292,6 +292,7 @@ pub const CATALOGUE: &[Definition] = &[
     row("tpd_headroom", Unit::Ratio, "Quota", "remaining / limit of the tokens of the day"),
     row("provider_notices", Unit::Record, "Change", "what the provider announces: deprecated_since, sunset_on"),
     row("models", Unit::Record, "Change", "models that answered in the window: id, share"),
+    row("models_asked", Unit::Record, "Refusals", "models asked for in the window: id, share, refused_share (429 of its calls)"),
     row("queue_wait_p50_s", Unit::Seconds, "Waiting", "how long requests waited at the gate, median"),
     row("queue_wait_p95_s", Unit::Seconds, "Waiting", "how long requests waited at the gate, p95"),
     row("gate_pause_s", Unit::Seconds, "Waiting", "how long the gate starts nothing yet, because the provider said so"),

@@ -8,7 +8,7 @@ use weir::ingest::exposition::Format;
 use weir::ingest::{Adapters, OnePage, Page, SourceRules};
 use weir::signal::{Mono, Quality, Snapshot, Value};
 
-use crate::support::{Gate, Hand, WIDE, answer};
+use crate::support::{Gate, Hand, Sim, WIDE, answer};
 
 const EVERY_METER: &str = "\
     date: Sun, 29 Nov 2026 12:00:00 GMT\r\n\
@@ -161,4 +161,40 @@ async fn a_model_that_is_not_the_one_asked_for_shows() {
         })
         .collect();
     assert_eq!(ids, [(Some("m"), Some(0.5)), (Some("m-mini"), Some(0.5))]);
+}
+
+#[tokio::test]
+async fn originals_are_told_by_their_attempts_and_refusals_by_the_model_asked_for() {
+    let sim = Sim::start("").await;
+    let scope = format!("{WIDE}max_attempts_configured = 3\n");
+    let gate = Gate::start(
+        &sim.url(),
+        "[flags]\n'retry.max_attempts' = 3\n'retry.budget_ratio' = 1.0",
+        &scope,
+    )
+    .await;
+    let before = page(&gate).await;
+    // One original at a time: the first two are refused once and served then, the third twice.
+    for (text, refusals) in [("a", 1), ("b", 1), ("c", 2), ("d", 0), ("e", 0)] {
+        if refusals > 0 {
+            sim.script(&format!("rate_limit:{refusals}")).await;
+        }
+        assert_eq!(gate.embed(text).await.status, 200, "{text}");
+    }
+    gate.idle().await;
+    let metrics = gate.metrics().await;
+    for (attempts, expected) in [("1", 5), ("2", 3), ("3", 1), ("4", 0)] {
+        let labels = [("attempts", attempts)];
+        assert_eq!(metrics.count("weir_originals_reached_total", &labels), expected, "{attempts}");
+    }
+    let snapshot = signals([&before, &page(&gate).await]);
+    for (tries, expected) in [("1", 2.0), ("2", 2.0), ("3", 1.0), ("4+", 0.0)] {
+        let path = format!("attempts_histogram.{tries}");
+        assert_eq!(snapshot.number(&path), Some(expected), "{tries}");
+    }
+    let Some(Value::List(models)) = snapshot.value("models_asked") else { panic!("no models") };
+    let [Value::Map(model)] = &models[..] else { panic!("{models:?}") };
+    // Nine calls, four of them refused.
+    assert_eq!(model["refused_share"].as_number(), Some(4.0 / 9.0));
+    assert_eq!(model["share"].as_number(), Some(1.0));
 }

@@ -39,6 +39,12 @@ impl Gate {
         } else {
             scope.counters.attempts_retry += 1;
         }
+        if let Some(reached) = (original.attempts as usize)
+            .checked_sub(1)
+            .and_then(|place| scope.counters.originals_reached.get_mut(place))
+        {
+            *reached += 1;
+        }
         scope.counters.gate_retries += u64::from(own_retry);
         original.log(chain("attempt", now));
     }

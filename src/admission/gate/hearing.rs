@@ -20,4 +20,11 @@ impl Gate {
             scope.said.answered(asked, by);
         }
     }
+
+    /// A call for the model `asked` was answered with this status.
+    pub fn handle_call(&mut self, scope: ScopeId, asked: &str, status: u16) {
+        if let Some(scope) = self.scopes.get_mut(scope.0) {
+            scope.said.called(asked, status);
+        }
+    }
 }

@@ -135,6 +135,7 @@ const RETRIES: &[&str] = &[
     "gate_429_rps",
     "gate_503_rps",
     "error_codes",
+    "models_asked",
     "models",
 ];
 

@@ -15,6 +15,8 @@ use crate::tui::view::panels::{amplification_role, client_layers, first_amplifie
 
 /// Cells of a stage's name.
 const STAGE: usize = 12;
+/// More of the calls than this refused with 429 is bad.
+const REFUSED_TOO_MUCH: f64 = 0.05;
 /// Codes and models listed at most.
 const LISTED_MAX: usize = 8;
 
@@ -159,7 +161,7 @@ fn refusals(facts: &Facts<'_>) -> Section {
     let of_calls = of_calls.filter(|(_, attempts)| *attempts > 0.0);
     let share = of_calls.map(|(refused, attempts)| refused / attempts);
     let role = match share {
-        Some(share) if share > 0.05 => Role::Crit,
+        Some(share) if share > REFUSED_TOO_MUCH => Role::Crit,
         Some(_) => Role::Ok,
         None => Role::Unknown,
     };
@@ -217,26 +219,36 @@ fn codes(facts: &Facts<'_>) -> Section {
     Section { title, lines }
 }
 
-/// Who answers, by model; who refuses by model is told by no source.
+/// Who is asked and refuses, by model; then who answers.
 fn models(facts: &Facts<'_>) -> Section {
     let snapshot = facts.model.snapshot();
-    let rows = match facts.signal("models") {
-        Shown::Known { .. } => {
-            snapshot.map_or_else(Vec::new, |snapshot| records(snapshot, "models"))
-        }
+    let rows = |name| match (facts.signal(name), snapshot) {
+        (Shown::Known { .. }, Some(snapshot)) => records(snapshot, name),
         _ => Vec::new(),
     };
-    let mut lines: Vec<Line<'static>> = rows
-        .iter()
-        .take(LISTED_MAX)
-        .map(|(id, row)| {
-            let share = part(row, "share").map_or_else(|| "?".to_owned(), percent);
-            facts.say(&format!("{share:>6} of the answers  {id}"), Role::Plain)
-        })
-        .collect();
+    let share = |row, name| part(row, name).map_or_else(|| "?".to_owned(), percent);
+    let mut lines = Vec::new();
+    for (id, row) in rows("models_asked").into_iter().take(LISTED_MAX) {
+        let refused = part(row, "refused_share");
+        let role = match refused {
+            Some(refused) if refused > REFUSED_TOO_MUCH => Role::Crit,
+            Some(_) => Role::Plain,
+            None => Role::Unknown,
+        };
+        let (of_calls, refused) = (share(row, "share"), share(row, "refused_share"));
+        let text = format!("429 {refused:>6}  of {of_calls:>5} of the calls  {id}");
+        lines.push(facts.say(&text, role));
+    }
     if lines.is_empty() {
+        lines.push(facts.line("429 by model", "models_asked", short));
+    }
+    let answering = rows("models");
+    if answering.is_empty() {
         lines.push(facts.line("answers by model", "models", short));
     }
-    lines.push(facts.unknown("429 by model", "refusals name no model in any source"));
-    Section { title: "models".to_owned(), lines }
+    for (id, row) in answering.into_iter().take(LISTED_MAX) {
+        let text = format!("{:>6} of the answers  {id}", share(row, "share"));
+        lines.push(facts.say(&text, Role::Plain));
+    }
+    Section { title: "by model".to_owned(), lines }
 }

@@ -67,7 +67,9 @@ impl Estimator {
         } else {
             guess.output * self.output.high()
         };
-        Demand { input: (guess.input * self.input.high()).max(1.0), output }
+        // What uses no tokens stays at none.
+        let least = guess.input.min(1.0);
+        Demand { input: (guess.input * self.input.high()).max(least), output }
     }
 
     /// What the provider charges for what an answer says that it used.

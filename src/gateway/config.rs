@@ -9,10 +9,12 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
+use crate::dialect::Provider;
 use crate::sim::gate::GateFaults;
 
 pub use super::config_scope::ScopeEntry;
 use super::config_scope::check_scope;
+pub use super::config_upstream::{UpstreamConfig, UpstreamKind};
 
 /// Largest request body that is read, unless configured otherwise.
 const BODY_MAX: usize = 32 * 1024 * 1024;
@@ -28,8 +30,9 @@ pub struct GatewayConfig {
     pub listen: SocketAddr,
     /// Address of the admin plane and `/metrics`; loopback unless there is a reason.
     pub admin_listen: SocketAddr,
-    /// The provider, `http://...` or `https://...`, without a path.
-    pub upstream: String,
+    /// The provider: its address, or a table.
+    #[schemars(with = "super::config_upstream::Written")]
+    pub upstream: UpstreamConfig,
     /// Key that is sent to the provider in place of the caller's; named by environment variable.
     pub upstream_key_env: Option<String>,
     /// Environment variable that holds the admin bearer token.
@@ -222,12 +225,6 @@ impl ConfigError {
     pub(super) fn store(why: &str) -> Self {
         Self::new("gateway.store.url", why, "correct it")
     }
-
-    /// Not a URL of a provider.
-    pub(super) fn upstream(url: &str) -> Self {
-        let remedy = "write http://host[:port] or https://host[:port], without a path";
-        Self::new("gateway.upstream", format!("`{url}` is no address of a provider"), remedy)
-    }
 }
 
 impl GatewayConfig {
@@ -242,12 +239,8 @@ impl GatewayConfig {
         ] {
             positive(key, value, "")?;
         }
-        let uri: http::Uri =
-            self.upstream.parse().map_err(|_| ConfigError::upstream(&self.upstream))?;
-        let known = matches!(uri.scheme_str(), Some("http" | "https"));
-        if !known || uri.host().is_none() || !matches!(uri.path(), "" | "/") {
-            return Err(ConfigError::upstream(&self.upstream));
-        }
+        self.upstream.uri()?;
+        self.upstream.key_style(Provider::GENERIC)?;
         if !self.admin_listen.ip().is_loopback() && self.admin_token_env.is_none() {
             return Err(ConfigError::new(
                 "gateway.admin_listen",
@@ -287,7 +280,7 @@ impl GatewayConfig {
     /// others. It has 48 bits, so that a sample's float carries it whole.
     #[must_use]
     pub fn revision(&self, scopes: &[ScopeEntry]) -> u64 {
-        let parts = format!("{:?} {:?} {scopes:?}", self.upstream, self.flags);
+        let parts = format!("{:?} {:?} {scopes:?}", self.upstream.url, self.flags);
         let digest = blake3::hash(parts.as_bytes());
         digest.as_bytes()[..6].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }

@@ -21,6 +21,7 @@ const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
 
 type LaneCount = fn(&Scope, Lane) -> u64;
 type TenantCount = fn(&TenantCounters) -> f64;
+type ModelCount = fn(&Calls) -> u64;
 type ScopeHistogram = fn(&Scope) -> &Histogram;
 
 /// What the text says beside the gate's own counts.
@@ -344,7 +345,7 @@ fn said(page: &mut Page, scopes: &[Scope], now: Mono) {
             page.count(name, &labels, *count);
         }
     }
-    let counts: [(&str, &str, fn(&Calls) -> u64); 2] = [
+    let counts: [(&str, &str, ModelCount); 2] = [
         ("weir_model_calls_total", "Calls that were answered, by the model asked for.", |calls| {
             calls.answered
         }),

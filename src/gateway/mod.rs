@@ -7,6 +7,7 @@ mod admin_plan;
 mod calm;
 mod config;
 mod config_scope;
+mod config_upstream;
 mod faults;
 mod health;
 mod judge;
@@ -24,8 +25,8 @@ mod tally;
 mod upstream;
 
 pub use config::{
-    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, base_settings, flag_value,
-    scopes,
+    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, UpstreamConfig, UpstreamKind,
+    base_settings, flag_value, scopes,
 };
 pub use metrics::{Facts, render};
 pub use overrides::{Expiry, Known, Overrides};

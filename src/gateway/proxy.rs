@@ -3,6 +3,7 @@
 //! Decides nothing itself. Good answers are streamed, see `relay`.
 
 mod answer;
+mod caller;
 mod request;
 
 use std::collections::BTreeMap;
@@ -11,22 +12,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 
 use answer::{
-    Held, annotate, classified, error, first_part, may_hold_error, passed_on, read_error, refuse,
+    Held, Shape, annotate, classified, error, first_part, may_hold_error, passed_on, read_error,
+    refuse,
 };
+use caller::{Caller, Callers, KEY_HEADERS};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
-use super::config::{GatewayConfig, KeyConfig, ScopeEntry};
+use super::config::{GatewayConfig, KeyConfig, ScopeEntry, UpstreamKind};
 use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
 use super::upstream::{Upstream, UpstreamError};
-use crate::admission::{AttemptId, Effect, Ending, Lane, Offer, ScopeId, guess_tokens};
+use crate::admission::{AttemptId, Demand, Effect, Ending, Lane, Offer, ScopeId, guess_tokens};
 use crate::dialect::{self, Provider};
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
@@ -53,31 +56,25 @@ pub type ProxyBody = Either<Full<Bytes>, Relayed>;
 pub struct Proxy {
     shell: Arc<Shell>,
     upstream: Arc<Upstream>,
-    upstream_key: Option<HeaderValue>,
+    /// What stands in for the callers' own key.
+    upstream_key: Option<(HeaderName, HeaderValue)>,
+    kind: UpstreamKind,
     attempt_timeout: Duration,
     default_deadline: Duration,
     body_max: usize,
     by_model: BTreeMap<String, ScopeId>,
     other_models: Option<ScopeId>,
+    /// Scopes by name, for APIs whose requests name no model.
+    by_name: BTreeMap<String, ScopeId>,
     /// Whose dialect answers are read in, by scope.
     dialects: Vec<Provider>,
-    /// Callers by fingerprint of the key.
-    keys: BTreeMap<[u8; 32], Caller>,
+    callers: Callers,
     /// What is wrong on purpose.
     faults: Faults,
 }
 
 /// What is sent to the provider: the caller's head and body.
 type Outgoing<'a> = (&'a http::request::Parts, Bytes);
-
-/// Whoever a key belongs to.
-#[derive(Clone, Debug)]
-struct Caller {
-    tenant: Arc<str>,
-    /// May name another tenant.
-    trusted: bool,
-    weight: f64,
-}
 
 impl Proxy {
     /// A proxy for a checked configuration. `keys` are the values of the configured callers' keys.
@@ -86,7 +83,7 @@ impl Proxy {
         config: &GatewayConfig,
         scopes: &[ScopeEntry],
         keys: &[(KeyConfig, String)],
-        upstream_key: Option<HeaderValue>,
+        upstream_key: Option<(HeaderName, HeaderValue)>,
         shell: Arc<Shell>,
         upstream: Arc<Upstream>,
         faults: Faults,
@@ -99,27 +96,22 @@ impl Proxy {
             }
             by_model.extend(scope.models.iter().map(|model| (model.clone(), ScopeId(place))));
         }
+        let named = |(place, scope): (usize, &ScopeEntry)| (scope.name.clone(), ScopeId(place));
+        let by_name = scopes.iter().enumerate().map(named).collect();
         let dialect = |scope: &ScopeEntry| scope.dialect().unwrap_or(Provider::GENERIC);
-        let keys = keys
-            .iter()
-            .map(|(key, value)| {
-                let bearer = format!("Bearer {value}");
-                let print = *blake3::hash(bearer.as_bytes()).as_bytes();
-                let tenant = Arc::from(key.tenant.as_str());
-                (print, Caller { tenant, trusted: key.trusted, weight: key.weight.unwrap_or(1.0) })
-            })
-            .collect();
         Self {
             shell,
             upstream,
             upstream_key,
+            kind: config.upstream.kind,
             attempt_timeout: config.attempt_timeout(),
             default_deadline: config.default_deadline(),
             body_max: config.body_max,
             by_model,
             other_models,
             dialects: scopes.iter().map(dialect).collect(),
-            keys,
+            callers: Callers::new(keys),
+            by_name,
             faults,
         }
     }
@@ -133,8 +125,11 @@ impl Proxy {
         request: Request<Incoming>,
     ) -> Result<Response<ProxyBody>, Infallible> {
         let (parts, body) = request.into_parts();
-        if !parts.uri.path().starts_with("/v1/") {
+        let path = parts.uri.path();
+        let shape = Shape::of(self.kind, path);
+        if self.kind == UpstreamKind::Llm && !path.starts_with("/v1/") {
             return Ok(error(
+                shape,
                 StatusCode::NOT_FOUND,
                 "weir_not_found",
                 "this listener forwards paths under /v1/; admin and /metrics have their own",
@@ -147,38 +142,65 @@ impl Proxy {
                     "the body is larger than {} bytes; see gateway.body_max",
                     self.body_max
                 );
-                return Ok(error(StatusCode::PAYLOAD_TOO_LARGE, "weir_body_too_large", &message));
+                return Ok(error(
+                    shape,
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "weir_body_too_large",
+                    &message,
+                ));
             }
             Err(_) => {
                 return Ok(error(
+                    shape,
                     StatusCode::BAD_REQUEST,
                     "weir_body_broken",
                     "the body ended early",
                 ));
             }
         };
-        let peek: Peek = serde_json::from_slice(&body).unwrap_or_default();
-        let scope = peek
-            .model
-            .as_str()
-            .and_then(|model| self.by_model.get(model).copied())
-            .or(self.other_models)
-            // A question without a body (GET /v1/models) names no model and uses no tokens.
-            .or_else(|| body.is_empty().then_some(ScopeId(0)));
-        let Some(scope) = scope else {
-            let model = peek.model.as_str().unwrap_or("(none)");
-            let message = format!(
-                "model `{model}` is on no quota scope; add it to a [[scope]], or add a scope without `models` for the rest"
-            );
-            return Ok(error(StatusCode::NOT_FOUND, "weir_no_scope", &message));
+        let peek = match self.kind {
+            UpstreamKind::Llm => serde_json::from_slice(&body).unwrap_or_default(),
+            UpstreamKind::Http => Peek::default(),
+        };
+        let scope = match self.scope(&parts.headers, &peek, body.is_empty()) {
+            Ok(scope) => scope,
+            Err(why) => return Ok(error(shape, StatusCode::NOT_FOUND, "weir_no_scope", &why)),
         };
         self.faults.stall(self.shell.now());
         let offer = self.offer(&parts, &body, &peek, scope);
         let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
-        let mut response = self.carry_out(ticket, &offer, asked, &parts, body).await;
+        let mut response = self.carry_out(ticket, &offer, asked, (&parts, body), shape).await;
         self.confess(response.headers_mut(), scope);
         Ok(response)
+    }
+
+    /// The quota scope that a request is counted on, or why there is none.
+    fn scope(&self, headers: &HeaderMap, peek: &Peek, is_empty: bool) -> Result<ScopeId, String> {
+        if self.kind == UpstreamKind::Http {
+            let named = text(headers, "x-weir-scope");
+            let found = match named {
+                Some(name) => self.by_name.get(name).copied(),
+                None if self.by_name.len() == 1 => Some(ScopeId(0)),
+                None => self.other_models,
+            };
+            return found.ok_or_else(|| match named {
+                Some(name) => format!("there is no quota scope `{name}`; add it as a [[scope]]"),
+                None => "there are several quota scopes; name one in the header x-weir-scope, or \
+                         leave `models` out of one of them"
+                    .to_owned(),
+            });
+        }
+        let model = peek.model.as_str();
+        let found = model.and_then(|model| self.by_model.get(model).copied());
+        // A question without a body (GET /v1/models) names no model and uses no tokens.
+        let found = found.or(self.other_models).or_else(|| is_empty.then_some(ScopeId(0)));
+        found.ok_or_else(|| {
+            let model = model.unwrap_or("(none)");
+            format!(
+                "model `{model}` is on no quota scope; add it to a [[scope]], or add a scope without `models` for the rest"
+            )
+        })
     }
 
     /// Says in the answer that the shared budget is out of reach and a local share decides.
@@ -201,7 +223,7 @@ impl Proxy {
         scope: ScopeId,
     ) -> Offer {
         let headers = &parts.headers;
-        let Caller { tenant, trusted, weight } = self.caller(headers);
+        let Caller { tenant, trusted, weight } = self.callers.of(headers);
         let named = text(headers, "x-weir-tenant").filter(|_| trusted);
         let lane = text(headers, "x-weir-lane");
         Offer {
@@ -216,21 +238,18 @@ impl Proxy {
             repeatable: repeatable(parts),
             deferrable: false,
             tenant: named.map_or(tenant, Arc::from),
-            guess: self.faults.guess(guess_tokens(body.len(), peek.output_tokens())),
+            guess: self.guess(body, peek),
             deadline: Some(self.shell.now() + self.time_allowed(headers)),
             retry_mark: retry_mark(headers),
         }
     }
 
-    /// Who asks: the configured tenant of the key, else a fingerprint of the key.
-    fn caller(&self, headers: &HeaderMap) -> Caller {
-        let stranger = |tenant| Caller { tenant, trusted: false, weight: 1.0 };
-        let Some(key) = headers.get(AUTHORIZATION) else {
-            return stranger(Arc::from("anonymous"));
-        };
-        let print = blake3::hash(key.as_bytes());
-        let known = self.keys.get(print.as_bytes());
-        known.map_or_else(|| stranger(Arc::from(&print.to_hex()[..8])), Clone::clone)
+    /// How many tokens it may use. Only models use any.
+    fn guess(&self, body: &Bytes, peek: &Peek) -> Demand {
+        match self.kind {
+            UpstreamKind::Llm => self.faults.guess(guess_tokens(body.len(), peek.output_tokens())),
+            UpstreamKind::Http => Demand::default(),
+        }
     }
 
     /// How long the caller waits, end to end, by the headers of the contract in their order.
@@ -251,8 +270,8 @@ impl Proxy {
         mut ticket: Ticket,
         offer: &Offer,
         asked: Option<Asked>,
-        parts: &http::request::Parts,
-        body: Bytes,
+        (parts, body): Outgoing<'_>,
+        shape: Shape,
     ) -> Response<ProxyBody> {
         let number = ticket.request().number();
         let mut held: Option<Held> = None;
@@ -267,7 +286,7 @@ impl Proxy {
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
                     let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
-                    let mut response = self.answered(ticket, held, asked);
+                    let mut response = self.answered(ticket, held, asked, shape);
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
                 }
@@ -277,10 +296,11 @@ impl Proxy {
                     let scope = offer.scope;
                     let name = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
                     ticket.end(None);
-                    return refuse(&name, &refusal, sent);
+                    return refuse(shape, &name, &refusal, sent);
                 }
                 None => {
                     return error(
+                        shape,
                         StatusCode::INTERNAL_SERVER_ERROR,
                         "weir_internal",
                         "the gate lost this request; please report it",
@@ -354,7 +374,13 @@ impl Proxy {
     }
 
     /// What was held, as the caller gets it; the ticket ends with it.
-    fn answered(&self, ticket: Ticket, held: Held, asked: Option<Asked>) -> Response<ProxyBody> {
+    fn answered(
+        &self,
+        ticket: Ticket,
+        held: Held,
+        asked: Option<Asked>,
+        shape: Shape,
+    ) -> Response<ProxyBody> {
         match held {
             // Nobody polls a body that has ended already.
             Held::Stream(parts, read, body) if read.is_empty() && body.is_end_stream() => {
@@ -380,7 +406,7 @@ impl Proxy {
                 } else {
                     "weir_upstream_unreachable"
                 };
-                error(status, code, why.as_deref().unwrap_or("the provider did not answer"))
+                error(shape, status, code, why.as_deref().unwrap_or("the provider did not answer"))
             }
         }
     }
@@ -416,8 +442,12 @@ impl Proxy {
         if parts.method != Method::GET || length > 0 {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        if let Some(key) = &self.upstream_key {
-            headers.insert(AUTHORIZATION, key.clone());
+        if let Some((name, key)) = &self.upstream_key {
+            // The callers' own keys are for the gateway.
+            for name in &KEY_HEADERS {
+                headers.remove(name);
+            }
+            headers.insert(name, key.clone());
         }
         headers
             .insert(HeaderName::from_static("x-weir-attempt"), HeaderValue::from(attempt.number));

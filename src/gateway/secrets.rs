@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use http::HeaderValue;
 use subtle::ConstantTimeEq;
 
 use super::config::{ConfigError, GatewayConfig};
@@ -58,17 +57,6 @@ impl Tokens {
     pub fn is_break_glass(&self, given: &str) -> Option<bool> {
         self.break_glass.as_ref().map(|token| token.as_bytes().ct_eq(given.as_bytes()).into())
     }
-}
-
-/// The header that stands in for the callers' own key.
-pub(super) fn upstream_key(variable: &str) -> Result<HeaderValue, ConfigError> {
-    let place = "gateway.upstream_key_env";
-    let key = from_environment(place, variable)?;
-    HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| ConfigError {
-        key: place.to_owned(),
-        message: format!("what `{variable}` holds cannot stand in a header"),
-        remedy: "look for a line end in it".to_owned(),
-    })
 }
 
 pub(super) fn from_environment(key: &str, variable: &str) -> Result<String, ConfigError> {

@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::{HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::{self, Admin};
 use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry, StoreConfig};
+use super::config_upstream::key_value;
 use super::faults::Faults;
 use super::health::Health;
 use super::keeping;
@@ -23,6 +26,7 @@ use super::shell::Shell;
 use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
 use super::upstream::Upstream;
 use crate::admission::Gate;
+use crate::dialect::Provider;
 use crate::ingest::{Adapter, OnePage, SourceRules};
 use crate::signal::Mono;
 
@@ -66,6 +70,8 @@ pub struct Gateway {
     proxy: Arc<Proxy>,
     shell: Arc<Shell>,
     health: Arc<Health>,
+    /// The admin plane ends with the gateway.
+    _admin: DropGuard,
 }
 
 impl Gateway {
@@ -86,8 +92,7 @@ impl Gateway {
         restore(&mut flags, config)?;
         let tokens = Tokens::of(config)?;
         let token = tokens.admin().to_owned();
-        let upstream_key =
-            config.upstream_key_env.as_deref().map(secrets::upstream_key).transpose()?;
+        let upstream_key = upstream_key(config, scopes)?;
         let keys = config
             .keys
             .iter()
@@ -106,9 +111,7 @@ impl Gateway {
         if !words.is_empty() {
             tracing::warn!(faults = words.join(", "), "this gateway is ill on purpose: a drill");
         }
-        let upstream = Upstream::new(
-            config.upstream.parse().map_err(|_| ConfigError::upstream(&config.upstream))?,
-        );
+        let upstream = Upstream::new(config.upstream.uri()?);
         let proxy = Proxy::new(
             config,
             scopes,
@@ -135,12 +138,14 @@ impl Gateway {
             judge: Mutex::default(),
             foretelling: Arc::default(),
         };
-        let admin_address = spawn_admin(admin, config.admin_listen)?;
+        let end = CancellationToken::new();
+        let admin_address = spawn_admin(admin, config.admin_listen, end.clone())?;
         let data_address = data
             .local_addr()
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let proxy = Arc::new(proxy);
-        Ok(Self { data, data_address, admin_address, token, proxy, shell, health })
+        let end = end.drop_guard();
+        Ok(Self { data, data_address, admin_address, token, proxy, shell, health, _admin: end })
     }
 
     /// Address of the data plane.
@@ -208,6 +213,18 @@ impl Gateway {
     }
 }
 
+/// The header that stands in for the callers' own key, as the scopes' provider reads it.
+fn upstream_key(
+    config: &GatewayConfig,
+    scopes: &[ScopeEntry],
+) -> Result<Option<(HeaderName, HeaderValue)>, ConfigError> {
+    let Some(variable) = &config.upstream_key_env else { return Ok(None) };
+    let key = secrets::from_environment("gateway.upstream_key_env", variable)?;
+    let provider = scopes.first().and_then(|scope| scope.dialect().ok());
+    let (name, before) = config.upstream.key_style(provider.unwrap_or(Provider::GENERIC))?;
+    Ok(Some((name, key_value(before, &key, variable)?)))
+}
+
 /// The gate's shell, with the keeper of its scopes' state where one is configured.
 fn shell_of(
     gate: Gate,
@@ -251,7 +268,11 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|error| StartError::Listen { address, error })
 }
 
-fn spawn_admin(admin: Admin, address: SocketAddr) -> Result<SocketAddr, StartError> {
+fn spawn_admin(
+    admin: Admin,
+    address: SocketAddr,
+    end: CancellationToken,
+) -> Result<SocketAddr, StartError> {
     let fail = |error| StartError::Listen { address, error };
     let listener = std::net::TcpListener::bind(address).map_err(fail)?;
     listener.set_nonblocking(true).map_err(fail)?;
@@ -272,7 +293,10 @@ fn spawn_admin(admin: Admin, address: SocketAddr) -> Result<SocketAddr, StartErr
                 }
             });
             let served = match TcpListener::from_std(listener) {
-                Ok(listener) => axum::serve(listener, admin::router(admin)).await,
+                Ok(listener) => tokio::select! {
+                    served = axum::serve(listener, admin::router(admin)).into_future() => served,
+                    () = end.cancelled() => Ok(()),
+                },
                 Err(error) => Err(error),
             };
             if let Err(error) = served {

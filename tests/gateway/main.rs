@@ -1,6 +1,7 @@
 //! The gateway over real sockets: what callers, the provider, operators and scrapers get from it.
 
 mod answers;
+mod apis;
 #[path = "../eventually/mod.rs"]
 mod eventually;
 mod faults;

@@ -283,9 +283,15 @@ impl Gate {
     }
 
     pub async fn with_scopes(upstream: &str, config: &str, scopes: &[&str]) -> Self {
+        // A configuration that says more of the provider has a table for it, with UPSTREAM as its address.
+        let upstream_key = if config.contains("UPSTREAM") {
+            String::new()
+        } else {
+            format!("upstream = '{upstream}'\n")
+        };
+        let config = config.replace("UPSTREAM", upstream);
         let text = format!(
-            "listen = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nupstream = '{upstream}'\n\
-             seed = 1\n{config}"
+            "listen = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n{upstream_key}seed = 1\n{config}"
         );
         let config: GatewayConfig = toml::from_str(&text).expect("a well-formed [gateway]");
         let scopes: Vec<ScopeEntry> = scopes

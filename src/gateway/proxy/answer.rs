@@ -8,11 +8,12 @@ use chrono::Utc;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ProxyBody;
 use crate::admission::{Head, Refusal};
 use crate::dialect::{self, Provider};
+use crate::gateway::config::UpstreamKind;
 use crate::gateway::upstream::{Answer as UpstreamBody, UpstreamError};
 
 /// Bytes of an error body that are read before it is classified.
@@ -104,11 +105,62 @@ pub(super) fn passed_on(mut head: http::response::Parts) -> http::response::Part
     head
 }
 
-pub(super) fn refuse(scope: &str, refusal: &Refusal, attempts: u32) -> Response<ProxyBody> {
+/// The shape of the errors that a caller's client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `{"error": {"message", "type", "param", "code"}}`.
+    OpenAi,
+    /// `{"type": "error", "error": {"type", "message"}}`, with the code beside them.
+    Anthropic,
+}
+
+impl Shape {
+    /// That of the API that a path belongs to.
+    pub(super) fn of(kind: UpstreamKind, path: &str) -> Self {
+        let is_anthropic = path == "/v1/messages" || path.starts_with("/v1/messages/");
+        if kind == UpstreamKind::Llm && is_anthropic { Self::Anthropic } else { Self::OpenAi }
+    }
+
+    fn body(self, status: StatusCode, code: &str, message: &str) -> Value {
+        let status = status.as_u16();
+        match self {
+            Self::OpenAi => {
+                let kind = match status {
+                    429 => "rate_limit_error",
+                    400..=499 => "invalid_request_error",
+                    _ => "server_error",
+                };
+                json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
+            }
+            Self::Anthropic => {
+                let kind = match status {
+                    404 => "not_found_error",
+                    413 => "request_too_large",
+                    429 => "rate_limit_error",
+                    400..=499 => "invalid_request_error",
+                    503 | 529 => "overloaded_error",
+                    504 => "timeout_error",
+                    _ => "api_error",
+                };
+                json!({
+                    "type": "error",
+                    "error": {"type": kind, "message": message, "code": code},
+                })
+            }
+        }
+    }
+}
+
+pub(super) fn refuse(
+    shape: Shape,
+    scope: &str,
+    refusal: &Refusal,
+    attempts: u32,
+) -> Response<ProxyBody> {
     let reason = refusal.reason;
     let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let message = format!("weir, scope {scope}: {}", reason.advice());
-    let mut response = error(status, reason.code(), &message);
+    let mut response = error(shape, status, reason.code(), &message);
     let headers = response.headers_mut();
     headers.insert("x-weir-attempts", HeaderValue::from(attempts));
     if let Ok(decision) = HeaderValue::from_str(&format!("refused; reason={}", reason.word())) {
@@ -124,13 +176,13 @@ pub(super) fn refuse(scope: &str, refusal: &Refusal, attempts: u32) -> Response<
 }
 
 /// An error in the shape of the API that the caller speaks.
-pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response<ProxyBody> {
-    let kind = match status.as_u16() {
-        429 => "rate_limit_error",
-        400..=499 => "invalid_request_error",
-        _ => "server_error",
-    };
-    let body = json!({"error": {"message": message, "type": kind, "param": null, "code": code}});
+pub(super) fn error(
+    shape: Shape,
+    status: StatusCode,
+    code: &str,
+    message: &str,
+) -> Response<ProxyBody> {
+    let body = shape.body(status, code, message);
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

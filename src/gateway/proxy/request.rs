@@ -1,11 +1,11 @@
 //! What the gate is told of a request: which original it is, whether it may be repeated, how often it was.
 
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::caller;
 use crate::admission::Identity;
 
 /// What is read of a request's body. Values of any type: a wrong one is the provider's to refuse and
@@ -66,7 +66,7 @@ pub(super) fn retry_mark(headers: &HeaderMap) -> u32 {
 /// path and body.
 pub(super) fn identity(parts: &http::request::Parts, body: &Bytes) -> Identity {
     let mut hasher = blake3::Hasher::new();
-    let caller = parts.headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let caller = caller::key(&parts.headers).map_or(&b""[..], HeaderValue::as_bytes);
     hasher.update(caller);
     hasher.update(&[0]);
     if let Some(key) = parts.headers.get("idempotency-key") {

@@ -9,6 +9,7 @@ use chrono::DateTime;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use support::shot::keep;
 use support::{PERSON, SCOPE, at, wall, watched};
 use weir::diagnosis::{Diagnoser, Facts, Goto, Step};
 use weir::runbook::{self, Walk};
@@ -104,7 +105,33 @@ fn enter_follows_the_evidence_to_a_plan_that_asks() {
     // The flip is a part of a plan of which more is left to do: the whole of it is planned.
     assert_eq!(wish.want, Want::Named("contain".to_owned()));
     assert!(matches!(model.mode(), Mode::Planning));
-    insta::assert_snapshot!("guide-flip-80x24", screen(&at_the_flip(), 80, 24));
+}
+
+/// A fresh model after some keys.
+fn after_keys(said: &str) -> Model {
+    let mut model = model();
+    keys(&mut model, said);
+    model
+}
+
+#[test]
+fn guide_screen() {
+    keep(at_the_flip);
+}
+
+#[test]
+fn step_why_screen() {
+    keep(|| after_keys("dlbw"));
+}
+
+#[test]
+fn how_screen() {
+    keep(|| after_keys("dlh"));
+}
+
+#[test]
+fn say_screen() {
+    keep(|| after_keys("dlHbob: watch the meter"));
 }
 
 #[test]
@@ -306,8 +333,7 @@ fn w_and_h_say_why_and_how() {
     press(&mut model, KeyCode::Enter);
     press(&mut model, KeyCode::Esc);
     keys(&mut model, "h");
-    insta::assert_snapshot!("how-100x40", screen(&model, 100, 40));
-    let shown = screen(&model, 100, 60);
+    let shown = screen(&model, 100, 70);
     for words in ["the triage:", "1 ", "the walk:", "triage/who", "missing:", "reset_s"] {
         assert!(shown.contains(words), "{words}\n{shown}");
     }

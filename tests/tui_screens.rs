@@ -8,26 +8,36 @@ mod support;
 use std::sync::Arc;
 
 use crossterm::event::KeyCode;
-use support::shot::{COLOUR, PLAIN, draw, press, shot};
+use support::shot::{COLOUR, KEPT, PLAIN, SIZES, draw, keep, press, shot};
 use support::{after, at, look_at, table, wall, watch, watched};
 use weir::diagnosis::{Change, Level, What};
 use weir::flag::Outcome;
 use weir::ingest::{Alert, AlertState, Alerts, Observation, Severity, Silence};
 use weir::signal::{Quality, Value};
 use weir::tui::app::{Effect, Model, Msg, update};
-use weir::tui::{Backfill, Update};
+use weir::tui::{Arming, Backfill, Update};
 
 fn plan_open(model: &mut Model) {
     let effects = press(model, KeyCode::Char('c'));
     let Some(Effect::MakePlan(wish)) = effects.into_iter().next() else { panic!("no wish") };
     let now = model.now;
     update(model, Msg::Planned(Ok(wish.plan(&table(), "id-1".to_owned()).expect("a plan"))), now);
-    look_at(model, 80, 24);
+}
+
+/// The drill after a minute, and some keys.
+fn after_keys(keys: &str) -> Model {
+    let mut model = watched(60, None);
+    for letter in keys.chars() {
+        let code = if letter == '\n' { KeyCode::Enter } else { KeyCode::Char(letter) };
+        press(&mut model, code);
+    }
+    model
 }
 
 fn contained() -> Model {
     let mut model = watched(60, None);
     plan_open(&mut model);
+    look_at(&mut model, 80, 24);
     press(&mut model, KeyCode::Tab);
     let effects = press(&mut model, KeyCode::Enter);
     let Some(Effect::Apply(plan)) = effects.into_iter().next() else { panic!("not sent") };
@@ -94,15 +104,82 @@ fn all_down() -> Model {
 }
 
 #[test]
-fn overview() {
-    let model = watched(60, None);
-    for (width, height) in [(80, 24), (120, 40), (200, 50), (40, 10)] {
-        insta::assert_snapshot!(
-            format!("overview-{width}x{height}"),
-            shot(&model, &COLOUR, width, height)
-        );
+fn every_screen_is_kept_at_every_size_with_its_styles() {
+    for name in KEPT {
+        for word in ["colour", "mono"] {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let file = format!("{root}/tests/snapshots/{name}-{word}.snap");
+            let kept = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{file}: {why}"));
+            for (width, height) in SIZES {
+                assert!(kept.contains(&format!("=== {width}x{height}\n")), "{file}");
+            }
+            assert_eq!(kept.matches("--- styles\n").count(), SIZES.len(), "{file}");
+        }
     }
-    insta::assert_snapshot!("overview-80x24-plain", shot(&model, &PLAIN, 80, 24));
+}
+
+#[test]
+fn overview() {
+    keep(|| watched(60, None));
+}
+
+#[test]
+fn timeline() {
+    keep(|| {
+        let mut model = contained();
+        press(&mut model, KeyCode::Char('t'));
+        model
+    });
+}
+
+#[test]
+fn help() {
+    keep(|| after_keys("?"));
+}
+
+#[test]
+fn causes() {
+    keep(|| after_keys("dx"));
+}
+
+#[test]
+fn why() {
+    keep(|| after_keys("dw"));
+}
+
+#[test]
+fn note() {
+    keep(|| after_keys("npaged bob"));
+}
+
+#[test]
+fn edit() {
+    keep(|| after_keys("f\n"));
+}
+
+#[test]
+fn arm() {
+    keep(|| {
+        let mut model = watched(60, None);
+        "production".clone_into(&mut model.environment);
+        model.arming = Arming::Locked;
+        press(&mut model, KeyCode::Char('A'));
+        model
+    });
+}
+
+#[test]
+fn planning() {
+    keep(|| after_keys("c"));
+}
+
+#[test]
+fn leaving() {
+    keep(|| {
+        let mut model = contained();
+        press(&mut model, KeyCode::Char('q'));
+        model
+    });
 }
 
 #[test]
@@ -127,13 +204,7 @@ fn tall_and_narrow() {
 
 #[test]
 fn diagnose() {
-    let mut model = watched(60, None);
-    press(&mut model, KeyCode::Char('d'));
-    insta::assert_snapshot!("diagnose-80x24", shot(&model, &COLOUR, 80, 24));
-    insta::assert_snapshot!("diagnose-80x24-plain", shot(&model, &PLAIN, 80, 24));
-    insta::assert_snapshot!("diagnose-120x40", shot(&model, &COLOUR, 120, 40));
-    press(&mut model, KeyCode::Char('w'));
-    insta::assert_snapshot!("why-80x24", shot(&model, &COLOUR, 80, 24));
+    keep(|| after_keys("d"));
 }
 
 #[test]
@@ -148,14 +219,15 @@ fn diagnose_once_the_plan_is_in_force() {
 
 #[test]
 fn plan() {
-    let mut model = watched(60, None);
-    plan_open(&mut model);
-    insta::assert_snapshot!("plan-80x24", shot(&model, &COLOUR, 80, 24));
-    insta::assert_snapshot!("plan-80x24-plain", shot(&model, &PLAIN, 80, 24));
-    for (width, height) in [(40, 10), (44, 16)] {
-        let screen = shot(&model, &PLAIN, width, height);
-        insta::assert_snapshot!(format!("plan-{width}x{height}-plain"), screen);
-    }
+    let planned = || {
+        let mut model = watched(60, None);
+        plan_open(&mut model);
+        model
+    };
+    keep(planned);
+    let mut model = planned();
+    look_at(&mut model, 44, 16);
+    insta::assert_snapshot!("plan-44x16-plain", shot(&model, &PLAIN, 44, 16));
 }
 
 #[test]
@@ -186,10 +258,11 @@ fn plan_that_leads_back() {
 
 #[test]
 fn flags() {
-    let mut model = contained();
-    press(&mut model, KeyCode::Char('f'));
-    insta::assert_snapshot!("flags-80x24", shot(&model, &COLOUR, 80, 24));
-    insta::assert_snapshot!("flags-120x40", shot(&model, &PLAIN, 120, 40));
+    keep(|| {
+        let mut model = contained();
+        press(&mut model, KeyCode::Char('f'));
+        model
+    });
 }
 
 #[test]
@@ -285,8 +358,11 @@ fn alerts_stand_on_every_screen_and_in_a_list() {
     assert!(
         model.timeline.newest_first().any(|event| event.text == "alert HighErrorRate critical")
     );
-    press(&mut model, KeyCode::Char('a'));
-    insta::assert_snapshot!("alerts-80x24", shot(&model, &COLOUR, 80, 24));
+    keep(|| {
+        let mut model = knowing(|round, _| round.alerts = Some(Arc::new(alerts(61))));
+        press(&mut model, KeyCode::Char('a'));
+        model
+    });
     let over = Alerts::new(&Arc::from("alertmanager"), Vec::new(), Vec::new(), 0, at(62));
     let round = Update { alerts: Some(Arc::new(over)), ..support::round(62, None) };
     update(&mut model, Msg::Updated(Arc::new(round)), at(62));

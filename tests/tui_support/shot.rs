@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use weir::tui::Appearance;
+use weir::tui::app::mode::Mode;
 use weir::tui::app::{Effect, Model, Msg, update};
 use weir::tui::theme::{ASCII, Depth, UNICODE};
 use weir::tui::view::render;
@@ -16,6 +17,74 @@ use weir::tui::view::render;
 pub const COLOUR: Appearance = Appearance { depth: Depth::Ansi16, glyphs: &UNICODE };
 /// As on the plainest.
 pub const PLAIN: Appearance = Appearance { depth: Depth::Mono, glyphs: &ASCII };
+
+/// What every screen is kept at: as terminals open, two larger ones, and the least that has panels.
+pub const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (200, 50), (40, 10)];
+
+/// Every name that [`keep`] gives: one for each screen and each dialog.
+pub const KEPT: [&str; 28] = [
+    "alerts", "arm", "breakers", "causes", "diagnose", "edit", "filter", "flags", "goodput",
+    "guide", "help", "how", "leaving", "note", "overview", "palette", "plan", "planning", "queue",
+    "retries", "say", "scopes", "sources", "step-why", "tenants", "timeline", "trace", "why",
+];
+
+/// Keeps what is on top of a model at every size: one file in colour, one of plain ASCII without.
+///
+/// The model is made anew for each frame, for it remembers how much of a plan it has shown.
+#[track_caller]
+pub fn keep(make: impl Fn() -> Model) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    for (look, word) in [(COLOUR, "colour"), (PLAIN, "mono")] {
+        let mut kept = String::new();
+        let mut name = "";
+        for (width, height) in SIZES {
+            let mut model = make();
+            let area = Rect::new(0, 0, width, height);
+            if let Some(visible) = render(&model, &look, area, &mut Buffer::empty(area)) {
+                let now = model.now;
+                update(&mut model, Msg::Drawn(visible), now);
+            }
+            name = name_of(model.mode());
+            let seen = shot(&model, &look, width, height);
+            let verdict = seen.lines().next().unwrap_or_default();
+            assert!(verdict.contains("INCIDENT") || verdict.contains("CONTAINED"), "{seen}");
+            assert!(seen.is_ascii() || look.depth != Depth::Mono, "{seen}");
+            write!(kept, "=== {width}x{height}\n{seen}").expect("a string takes all");
+        }
+        assert!(KEPT.contains(&name), "{name} belongs into the list");
+        settings.bind(|| insta::assert_snapshot!(format!("{name}-{word}"), kept));
+    }
+}
+
+/// What a screen or a dialog is called among the snapshots.
+const fn name_of(mode: &Mode) -> &'static str {
+    match mode {
+        Mode::Overview => "overview",
+        Mode::Diagnose(_) => "diagnose",
+        Mode::Flags => "flags",
+        Mode::Timeline(_) => "timeline",
+        Mode::Page(page, _) => page.name(),
+        Mode::Help(_) => "help",
+        Mode::Guide(_) => "guide",
+        Mode::Why(_) => "why",
+        Mode::How(_) => "how",
+        Mode::StepWhy(_) => "step-why",
+        Mode::Causes(_) => "causes",
+        Mode::Alerts(_) => "alerts",
+        Mode::Edit(_) => "edit",
+        Mode::Arm(_) => "arm",
+        Mode::Note(_) => "note",
+        Mode::Say(..) => "say",
+        Mode::Filter(..) => "filter",
+        Mode::Palette(_) => "palette",
+        Mode::Planning => "planning",
+        Mode::Plan(_) => "plan",
+        Mode::Leaving => "leaving",
+    }
+}
 
 /// A frame.
 pub fn draw(model: &Model, look: &Appearance, width: u16, height: u16) -> Buffer {

@@ -8,7 +8,7 @@ use crate::signal::Column;
 use crate::tui::app::Model;
 use crate::tui::app::history::{History, slot};
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{clock, percent, seconds, short};
+use crate::tui::view::format::{clock, count, percent, seconds, short};
 use crate::tui::view::panels::{amplification_role, completed_signal};
 use crate::tui::view::widgets::{AXIS, Chart, Series, nice_top, panel, spark};
 
@@ -168,9 +168,14 @@ pub fn latency_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buf
     chart("latency p95", &plotted, None, seconds, model, look, (area, buf));
 }
 
+/// What is counted has no digits behind the point; half of an odd top has one.
+fn whole(value: f64) -> String {
+    if value.fract() == 0.0 { count(value) } else { short(value) }
+}
+
 /// Requests waiting.
 pub fn queue_chart(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let plotted =
         [Plotted { name: "waiting", signal: "queue_depth", role: Role::Accent, shaded: false }];
-    chart("queue depth", &plotted, None, short, model, look, (area, buf));
+    chart("queue depth", &plotted, None, whole, model, look, (area, buf));
 }

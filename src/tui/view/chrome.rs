@@ -8,11 +8,11 @@ use crate::diagnosis::Verdict;
 use crate::ingest::SourceStatus;
 use crate::tui::app::action::{Action, Entry, available, page_keys};
 use crate::tui::app::headline::Headline;
-use crate::tui::app::mode::Mode;
+use crate::tui::app::mode::{Context, Mode};
 use crate::tui::app::{Model, State};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, clocks, span};
-use crate::tui::view::widgets::{lines, right};
+use crate::tui::view::widgets::{clipped, lines, right};
 use crate::tui::view::{alerts, banner, next, recorded};
 
 /// Draws the frame of the screen and returns the part for the screen itself.
@@ -150,7 +150,7 @@ fn verdict(model: &Model, look: &Appearance, width: usize) -> Line<'static> {
     if fits(&spans, &place) {
         spans.push(Span::styled(place, look.style(Role::Dim)));
     }
-    Line::from(spans)
+    clipped(Line::from(spans), width, look)
 }
 
 /// The sources with their ages, whole ones only.
@@ -217,18 +217,23 @@ pub fn source_state(model: &Model, source: &SourceStatus) -> (Role, String) {
     }
 }
 
-/// The keys that work now, from the registry. The ways to help and out have their place first.
+/// The keys that work now, from the registry. What Enter does and the ways to help and out have their
+/// place first.
 fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
     let context = model.mode().context();
     let hinted: Vec<&Entry> = available(model, context)
         .filter(|entry| !entry.hint.is_empty() && !is_here(entry.action, model.mode()))
         .filter(|entry| entry.action.seek().is_none() || is_in_time(model))
+        .filter(|entry| entry.action != Action::NextField || has_fields(model.mode()))
         .collect();
     let hint = |entry: &Entry| match (entry.action, &model.playhead) {
         (Action::Freeze, Some(head)) if head.is_playing => "pause",
         (Action::Freeze, Some(_)) => "play",
         (Action::Freeze, None) if model.frozen.is_some() => "now",
         (Action::Arm, _) if model.may_send() => "lock",
+        (Action::Accept, _) if context == Context::Leaving => "leave",
+        // There is no button on a line that is typed.
+        (Action::Accept, _) if !has_fields(model.mode()) && context == Context::Typing => "done",
         _ => entry.hint,
     };
     // One hint stands for all pages.
@@ -237,10 +242,13 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
         None => entry.keys[0].to_string(),
     };
     let size = |entry: &Entry| key(entry).len() + hint(entry).len() + 3;
-    let always = |entry: &Entry| matches!(entry.action, Action::Help | Action::Back | Action::Quit);
-    let reserved: usize =
-        hinted.iter().filter(|entry| always(entry)).map(|entry| size(entry)).sum();
+    let out = |entry: &Entry| matches!(entry.action, Action::Help | Action::Back | Action::Quit);
+    let reserved: usize = hinted.iter().filter(|entry| out(entry)).map(|entry| size(entry)).sum();
     let mut left = usize::from(width).saturating_sub(reserved + 1);
+    let enter = hinted.iter().find(|entry| key(entry) == "Enter" && size(entry) <= left);
+    let enter = enter.map(|entry| entry.action);
+    left -= hinted.iter().find(|entry| Some(entry.action) == enter).map_or(0, |one| size(one));
+    let always = |entry: &Entry| out(entry) || Some(entry.action) == enter;
     let mut spans = vec![Span::raw(" ")];
     for entry in hinted {
         if !always(entry) {
@@ -251,6 +259,11 @@ fn keys(model: &Model, look: &Appearance, width: u16) -> Line<'static> {
         spans.push(Span::raw(format!(" {}  ", hint(entry))));
     }
     Line::from(spans)
+}
+
+/// Whether there is another field to go to.
+const fn has_fields(mode: &Mode) -> bool {
+    matches!(mode, Mode::Plan(_) | Mode::Edit(_))
 }
 
 /// Whether another moment than now is shown.

@@ -215,7 +215,7 @@ fn ranking(verdict: &Verdict, look: &Appearance) -> Vec<Line<'static>> {
     // What is false on the way here spoke against other causes, not against this one.
     let told = verdict.evidence.iter().filter(|one| evidence::says_something(one));
     let holding = told.filter(|one| one.state == Truth::True).count();
-    let counts = format!("{holding} hold");
+    let counts = format!("{holding} {}", if holding == 1 { "holds" } else { "hold" });
     let mut content = vec![cause_line(&verdict.cause, verdict.standing, &counts, look)];
     let alive = verdict.also.iter().filter(|other| other.standing != Standing::RuledOut);
     content.extend(alive.take(8).map(|other| {

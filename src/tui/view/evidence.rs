@@ -11,7 +11,7 @@ use crate::tui::app::walk::Walk;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
 use crate::tui::view::format::{cut, exact, percent, short, span};
-use crate::tui::view::widgets::{lines, panel};
+use crate::tui::view::widgets::{clipped, lines, panel};
 
 /// Cells inside the panel from which the predicates are shown as they are written.
 const FULL_FROM: usize = 118;
@@ -206,6 +206,7 @@ pub fn draw(
         hold: if width >= FULL_FROM { 0 } else { longest(|row| row.asked.hold.chars().count()) },
     };
     let content = rows.iter().map(|row| line(model, walk, row, &columns, width, look));
+    let content = content.map(|line| clipped(line, width, look));
     lines(content.skip(walk.scroll.min(below)), inner, buf);
 }
 

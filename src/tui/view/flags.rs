@@ -11,10 +11,13 @@ use crate::tui::app::mode::{Choice, Editor};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, cut, cut_words, span};
 use crate::tui::view::texts::{typed, wrap};
-use crate::tui::view::widgets::{centred, lines, overlay, panel};
+use crate::tui::view::widgets::{centred, clipped, lines, overlay, panel};
 
 /// Cells of the editor with its frame.
 const EDITOR_WIDTH: u16 = 64;
+/// Cells below which a row has the flag and what is in use, and nothing else; and those of the flag then.
+const NARROW_BELOW: u16 = 60;
+const NARROW_KEY: usize = 22;
 
 /// Draws the screen.
 pub fn draw(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
@@ -64,15 +67,24 @@ fn table(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     store(model, look, area, buf);
     let cursor = model.flag_under_cursor();
     let wide = inner.width >= 100;
-    let mut head = format!("   {:<33}{:<10}{:<10}{:<11}", "flag", "base", "override", "in use");
-    head.push_str(if wide { "safe      rev   who and when" } else { "who" });
+    let narrow = inner.width < NARROW_BELOW;
+    let mut head = if narrow {
+        format!("   {:<NARROW_KEY$} {:<10}", "flag", "in use")
+    } else {
+        format!("   {:<33}{:<10}{:<10}{:<11}", "flag", "base", "override", "in use")
+    };
+    head.push_str(match (narrow, wide) {
+        (true, _) => "",
+        (false, true) => "safe      rev   who and when",
+        (false, false) => "who",
+    });
     lines([Line::styled(head, look.style(Role::Dim))], inner, buf);
     let body = Rect { y: inner.y + 1, height: inner.height.saturating_sub(1), ..inner };
     let keys = model.flag_keys();
     let at = keys.iter().position(|key| Some(*key) == cursor).unwrap_or(0);
     let skip = (at + 1).saturating_sub(usize::from(body.height));
     let content = keys.iter().enumerate().skip(skip).map(|(index, key)| {
-        let line = row(model, key, wide, look);
+        let line = if narrow { narrow_row(model, key, look) } else { row(model, key, wide, look) };
         if index == at { line.patch_style(look.style(Role::Selected)) } else { line }
     });
     lines(content, body, buf);
@@ -141,6 +153,30 @@ fn row(model: &Model, key: &str, wide: bool, look: &Appearance) -> Line<'static>
         spans.push(Span::styled(format!("  {} {to}", look.glyphs.arrow), look.style(Role::Accent)));
     }
     Line::from(spans)
+}
+
+/// Where there is no room for more: the flag and what is in use, marked where it was changed.
+fn narrow_row(model: &Model, key: &str, look: &Appearance) -> Line<'static> {
+    let is_marked = model.flags.marked.iter().any(|change| change.key == key);
+    let mark = if is_marked { "*" } else { " " };
+    let key_cell = cut(key, NARROW_KEY, look.glyphs.ellipsis);
+    let Some(flag) = model.flag(key) else {
+        return Line::styled(
+            format!(" {mark} {key_cell:<NARROW_KEY$} ?"),
+            look.style(Role::Unknown),
+        );
+    };
+    let (used, used_role) = in_use(flag, model.tells_effective());
+    let (changed, role) = if flag.overridden.is_some() {
+        (look.mark(Role::Warn), Role::Warn)
+    } else {
+        (" ", used_role)
+    };
+    Line::from(vec![
+        Span::raw(format!(" {mark} {key_cell:<NARROW_KEY$} ")),
+        Span::styled(cut(&used, 9, look.glyphs.ellipsis), look.style(role)),
+        Span::styled(format!(" {changed}"), look.style(role)),
+    ])
 }
 
 /// What the instances really use: one value, or how many differ.
@@ -215,7 +251,8 @@ fn flips(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
             Span::styled(flip.plan.reason.clone(), look.style(Role::Dim)),
         ])
     });
-    lines(content, inner, buf);
+    let width = usize::from(inner.width);
+    lines(content.map(|line| clipped(line, width, look)), inner, buf);
 }
 
 /// The editor of one flag.
@@ -223,7 +260,14 @@ pub fn editor(model: &Model, editor: &Editor, look: &Appearance, area: Rect, buf
     let Ok(def) = flag(&editor.key) else { return };
     let width = usize::from(EDITOR_WIDTH.min(area.width).saturating_sub(2));
     let dim = look.style(Role::Dim);
-    let mut content = vec![Line::styled(format!(" {}", def.meaning), dim)];
+    // Where it is low, the choices have their rows first.
+    let choices = match &editor.choice {
+        Choice::Words { words, .. } => words.len(),
+        Choice::Number(_) => 1,
+    };
+    let room = usize::from(area.height).saturating_sub(2 + choices);
+    let meaning = wrap(def.meaning, width).into_iter().take(room);
+    let mut content: Vec<_> = meaning.map(|row| Line::styled(row, dim)).collect();
     let stored = model.flag(&editor.key).map(|flag| flag.stored().to_string());
     match &editor.choice {
         Choice::Words { words, at } => {

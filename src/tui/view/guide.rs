@@ -17,6 +17,8 @@ use crate::tui::view::widgets::{centred, lines, overlay, panel};
 
 /// Rows of the prose of a step; `w` shows all of it.
 const PROSE_ROWS: usize = 4;
+/// Rows below which there is no room for what was passed.
+const LOW_BELOW: u16 = 10;
 
 /// Draws the screen.
 pub fn draw(model: &Model, cursor: usize, look: &Appearance, area: Rect, buf: &mut Buffer) {
@@ -31,13 +33,20 @@ pub fn draw(model: &Model, cursor: usize, look: &Appearance, area: Rect, buf: &m
     let passed = u16::try_from(walk.trail().len().max(1) + 2).unwrap_or(u16::MAX);
     let choices = model.choices();
     let wanted = u16::try_from(choices.len().max(1) + 2).unwrap_or(u16::MAX);
+    // What can be chosen is seen on any screen; what was passed already gives way to it.
+    let (passed, least) = match area.height {
+        0..LOW_BELOW => (0, 3),
+        height => (passed.min((height / 3).max(3)), 4),
+    };
     let [above, middle, below] = Layout::vertical([
-        Constraint::Length(passed.min((area.height / 3).max(3))),
-        Constraint::Min(4),
+        Constraint::Length(passed),
+        Constraint::Min(least),
         Constraint::Length(wanted.min((area.height / 2).max(3))),
     ])
     .areas(area);
-    trail(model, walk, look, above, buf);
+    if passed > 0 {
+        trail(model, walk, look, above, buf);
+    }
     // The sentence of the cause names whom its questions are about.
     let said = model.verdict().filter(|verdict| verdict.cause == view.book.id);
     step(&view, said.map(|verdict| verdict.say.as_str()), look, middle, buf);
@@ -171,7 +180,9 @@ pub fn how(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &mu
             let (at, step) = (time(answered.at), &answered.step);
             let now = answered.changed.as_ref().map(|now| format!("; now: {now}"));
             let now = now.unwrap_or_default();
-            said.push(format!("{number} {at} {} {}: {}{now}", step.node, step.title, step.branch));
+            let (node, branch) = (&step.node, &step.branch);
+            let colon = if step.title.ends_with('?') { "" } else { ":" };
+            said.push(format!("{number} {at} {node} {}{colon} {branch}{now}", step.title));
         }
         said.push("its evidence, as it was first seen and as it is:".to_owned());
         for one in model.verdict().map_or(&[][..], |verdict| &verdict.evidence) {

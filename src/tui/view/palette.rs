@@ -9,7 +9,7 @@ use crate::tui::app::mode::Palette;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::cut_words;
 use crate::tui::view::texts::{TEXT_WIDTH, typed};
-use crate::tui::view::widgets::{centred, lines, overlay};
+use crate::tui::view::widgets::{centred, clipped, lines, overlay, right};
 
 /// Rows of actions that are shown at most.
 const ROWS_MAX: u16 = 16;
@@ -55,5 +55,10 @@ pub fn draw(model: &Model, palette: &Palette, look: &Appearance, area: Rect, buf
     }
     let foot = Rect { y: inner.bottom().saturating_sub(1), height: 1.min(inner.height), ..inner };
     let help = " Enter does it, Esc closes; * opens a plan, - not here";
-    lines([Line::styled(help, look.style(Role::Dim))], foot, buf);
+    lines([clipped(Line::styled(help, look.style(Role::Dim)), width, look)], foot, buf);
+    let below = found.len().saturating_sub(skip + usize::from(list.height));
+    if below > 0 {
+        let edge = Rect { y: inner.bottom(), height: 1, ..inner };
+        right(Line::styled(format!(" {below} more "), look.style(Role::Warn)), edge, buf);
+    }
 }

@@ -14,7 +14,7 @@ use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{clock, span, whole_span};
 use crate::tui::view::texts::{typed, wrap};
-use crate::tui::view::widgets::{centred, lines, overlay};
+use crate::tui::view::widgets::{centred, folded, lines, overlay};
 
 /// Cells of the dialog with its frame.
 const WIDTH: u16 = 76;
@@ -23,6 +23,9 @@ const ROWS_MIN: usize = 3;
 
 /// The environment whose flags end with it.
 const DRILL: &str = "drill";
+
+/// Cells of the question before leaving with its frame.
+const LEAVING_WIDTH: u16 = 56;
 
 /// A plan is being made.
 pub fn waiting(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
@@ -34,6 +37,7 @@ pub fn waiting(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
 /// The question before leaving.
 pub fn leaving(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let open = model.open_overrides();
+    let width = usize::from(LEAVING_WIDTH.min(area.width).saturating_sub(2));
     let mut content = Vec::new();
     if let Some(unsettled) = &model.unsettled {
         content.push(Line::styled(format!(" {unsettled}"), look.style(Role::Unknown)));
@@ -44,8 +48,9 @@ pub fn leaving(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         } else {
             ("stay in force", Role::Warn)
         };
-        let text = format!(" {} set by this session {how}:", open.len());
-        content.push(Line::styled(text, look.style(role)));
+        let flags = if open.len() == 1 { "flag" } else { "flags" };
+        let text = format!(" {} {flags} set by this session {how}:", open.len());
+        content.extend(folded(Line::styled(text, look.style(role)), width));
         content.extend(open.iter().map(|key| {
             let value =
                 model.flag(key).map_or_else(|| "?".to_owned(), |flag| flag.stored().to_string());
@@ -56,7 +61,7 @@ pub fn leaving(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     content.push(Line::from(" Enter or Ctrl-C leaves, Esc stays"));
     let height = u16::try_from(content.len() + 2).unwrap_or(3);
     let title = Line::styled(" leave weir? ", look.style(Role::Strong));
-    let inner = overlay(title, centred(area, 56, height), look, buf);
+    let inner = overlay(title, centred(area, LEAVING_WIDTH, height), look, buf);
     lines(content, inner, buf);
 }
 
@@ -118,7 +123,9 @@ pub fn draw(
     if room < ROWS_MIN.min(rows) {
         let inner = overlay(title, centred(area, WIDTH, area.height), look, buf);
         let more = ROWS_MIN - room;
-        let text = format!("The window is too low to show a plan: {more} more rows, or Esc.");
+        let rows_more = if more == 1 { "row" } else { "rows" };
+        let text =
+            format!("The window is too low to show a plan: {more} more {rows_more}, or Esc.");
         let told = wrap(&text, usize::from(inner.width));
         let told = told.into_iter().map(|row| Line::styled(row, look.style(Role::Warn)));
         lines(told, inner, buf);

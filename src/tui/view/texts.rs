@@ -18,7 +18,9 @@ use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::evidence;
 use crate::tui::view::format::{clock, cut, span};
 use crate::tui::view::pages::filter_words;
-use crate::tui::view::widgets::{centred, lines, overlay, panel};
+use crate::tui::view::widgets::{
+    centred, clipped, folded, lines, more_rows, overlay, panel, right,
+};
 
 /// Cells of a text with its frame.
 pub const TEXT_WIDTH: u16 = 92;
@@ -37,6 +39,16 @@ fn heading(text: &str, look: &Appearance) -> Line<'static> {
     Line::styled(format!(" {text} "), look.style(Role::Strong))
 }
 
+/// Events on a row each.
+fn event_rows<'a>(
+    events: impl Iterator<Item = &'a crate::tui::app::events::Event>,
+    model: &Model,
+    look: &Appearance,
+    area: Rect,
+) -> impl Iterator<Item = Line<'static>> {
+    events.map(move |event| clipped(event_line(event, model, look), usize::from(area.width), look))
+}
+
 fn event_line(
     event: &crate::tui::app::events::Event,
     model: &Model,
@@ -52,7 +64,7 @@ fn event_line(
 /// The newest events, in a frame.
 pub fn events_panel(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let inner = panel(heading("events, newest first", look), area, look, buf);
-    lines(model.events().map(|event| event_line(event, model, look)), inner, buf);
+    lines(event_rows(model.events(), model, look, inner), inner, buf);
 }
 
 /// The newest events as running text, for the last lines of a small screen: oldest first.
@@ -110,7 +122,7 @@ pub fn timeline(model: &Model, list: &Listed, look: &Appearance, area: Rect, buf
         return;
     }
     let events = shown.into_iter().skip(list.at);
-    lines(events.map(|event| event_line(event, model, look)), inner, buf);
+    lines(event_rows(events, model, look, inner), inner, buf);
 }
 
 /// The keys, by chapter, from the registry.
@@ -166,10 +178,19 @@ pub fn text(
     area: Rect,
     buf: &mut Buffer,
 ) {
+    let width = usize::from(TEXT_WIDTH.min(area.width).saturating_sub(2));
+    let content: Vec<_> = content.into_iter().flat_map(|line| folded(line, width)).collect();
     let height = u16::try_from(content.len() + 2).unwrap_or(u16::MAX);
-    let inner = overlay(heading(title, look), centred(area, TEXT_WIDTH, height), look, buf);
+    let frame = centred(area, TEXT_WIDTH, height);
+    let inner = overlay(heading(title, look), frame, look, buf);
     let last = content.len().saturating_sub(usize::from(inner.height));
+    let below = last - scroll.min(last);
     lines(content.into_iter().skip(scroll.min(last)), inner, buf);
+    if below > 0 {
+        let edge = Rect { y: inner.bottom(), height: 1, ..inner };
+        let more = format!(" {}", more_rows(below));
+        right(Line::styled(more, look.style(Role::Warn)), edge, buf);
+    }
 }
 
 /// The verdict in words.

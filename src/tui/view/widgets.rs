@@ -13,6 +13,7 @@ use crate::tui::view::format::whole_span;
 /// Draws a frame with a title and returns what is inside.
 pub fn panel(title: Line<'_>, area: Rect, look: &Appearance, buf: &mut Buffer) -> Rect {
     let area = area.intersection(buf.area);
+    let title = clipped(title, usize::from(area.width).saturating_sub(2), look);
     let block = Block::bordered()
         .border_set(look.glyphs.border)
         .border_style(look.style(Role::Dim))
@@ -27,6 +28,7 @@ pub fn panel(title: Line<'_>, area: Rect, look: &Appearance, buf: &mut Buffer) -
 pub fn overlay(title: Line<'_>, area: Rect, look: &Appearance, buf: &mut Buffer) -> Rect {
     let area = area.intersection(buf.area);
     Clear.render(area, buf);
+    let title = clipped(title, usize::from(area.width).saturating_sub(2), look);
     let block = Block::bordered()
         .border_set(look.glyphs.border)
         .border_style(look.style(Role::Accent))
@@ -41,6 +43,84 @@ pub fn lines<'a>(content: impl IntoIterator<Item = Line<'a>>, area: Rect, buf: &
     let area = area.intersection(buf.area);
     for (line, row) in content.into_iter().zip(area.rows()) {
         line.render(row, buf);
+    }
+}
+
+/// A line that is too long for its cells: its whole words, and a sign that it goes on. Half a number
+/// would be taken for another one.
+#[must_use]
+pub fn clipped<'a>(line: Line<'a>, width: usize, look: &Appearance) -> Line<'a> {
+    let blank_end = |line: &Line<'_>| {
+        let end = line.spans.iter().rev().flat_map(|span| span.content.chars().rev());
+        end.take_while(|letter| *letter == ' ').count()
+    };
+    if line.width() - blank_end(&line) <= width {
+        return line;
+    }
+    let text: Vec<char> = line.spans.iter().flat_map(|span| span.content.chars()).collect();
+    let most = width.saturating_sub(look.glyphs.ellipsis.chars().count());
+    let kept = &text[..most.min(text.len())];
+    let is_whole = text.get(kept.len()).is_none_or(|next| *next == ' ');
+    let last_space = kept.iter().rposition(|letter| *letter == ' ').unwrap_or(0);
+    // A word that is most of the line is cut all the same: without it nothing would be left.
+    let end = if is_whole || last_space * 2 < width { kept.len() } else { last_space };
+    let blank = kept[..end].iter().rev().take_while(|letter| **letter == ' ').count();
+    let mut left = end - blank;
+    let mut spans = Vec::new();
+    for span in line.spans {
+        let shown: String = span.content.chars().take(left).collect();
+        left -= shown.chars().count();
+        spans.push(Span::styled(shown, span.style));
+        if left == 0 {
+            break;
+        }
+    }
+    if width > 0 {
+        spans.push(Span::raw(look.glyphs.ellipsis));
+    }
+    Line { spans, ..line }
+}
+
+/// Rows of a line that is too long for one: it goes on below, a little further in.
+#[must_use]
+pub fn folded(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
+    if line.width() <= width || width == 0 {
+        return vec![line];
+    }
+    let letters: Vec<(char, Style)> = line
+        .spans
+        .iter()
+        .flat_map(|span| span.content.chars().map(|letter| (letter, span.style)))
+        .collect();
+    let indent = letters.iter().take_while(|(letter, _)| *letter == ' ').count() + 2;
+    let indent = if indent * 2 > width { 0 } else { indent };
+    let mut rows = Vec::new();
+    let mut rest = letters.as_slice();
+    while !rest.is_empty() {
+        let pad = if rows.is_empty() { 0 } else { indent };
+        let room = width - pad;
+        let is_space = |at: usize| rest.get(at).is_none_or(|(letter, _)| *letter == ' ');
+        let begun = rest.iter().position(|(letter, _)| *letter != ' ').unwrap_or(0);
+        let end = (begun + 1..=room.min(rest.len())).rev().find(|at| is_space(*at));
+        let end = end.unwrap_or(room.min(rest.len()));
+        let mut spans = vec![Span::raw(" ".repeat(pad))];
+        spans.extend(
+            rest[..end].iter().map(|(letter, style)| Span::styled(letter.to_string(), *style)),
+        );
+        rows.push(Line { spans, ..line.clone() });
+        let blank = rest[end..].iter().take_while(|(letter, _)| *letter == ' ').count();
+        rest = &rest[end + blank..];
+    }
+    rows
+}
+
+/// `j 3 more rows`, where so many lie below.
+#[must_use]
+pub fn more_rows(below: usize) -> String {
+    match below {
+        0 => String::new(),
+        1 => "j 1 more row ".to_owned(),
+        _ => format!("j {below} more rows "),
     }
 }
 
@@ -311,6 +391,30 @@ mod tests {
         assert_eq!(cells(0.0), "░░░░");
         assert_eq!(cells(0.5), "██░░");
         assert_eq!(cells(7.0), "████");
+    }
+
+    #[test]
+    fn a_line_is_clipped_between_words_and_never_in_a_number() {
+        let clip = |words: &str, width| text(&clipped(Line::from(words.to_owned()), width, &LOOK));
+        assert_eq!(clip("shop  60%   54%", 15), "shop  60%   54%");
+        assert_eq!(clip("shop  60%   54%", 13), "shop  60%…");
+        assert_eq!(clip("why: j k scroll, Esc closes", 20), "why: j k scroll,…");
+        assert_eq!(clip("a-word-that-is-all", 8), "a-word-…");
+        assert_eq!(clip("nothing lost    ", 12), "nothing lost    ");
+        for width in 0..20 {
+            let line = clipped(Line::from("a bc  def"), width, &LOOK);
+            assert!(line.width() <= width, "{width}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_folded_between_words_and_loses_none() {
+        let rows = folded(Line::from(" d  walk from the symptom to the cause"), 20);
+        let rows: Vec<String> = rows.iter().map(text).collect();
+        assert_eq!(rows, [" d  walk from the", "   symptom to the", "   cause"]);
+        assert_eq!(folded(Line::from("short"), 20).len(), 1);
+        assert_eq!(text(&folded(Line::from("    one-long-word"), 14)[0]), "    one-long-w");
+        assert_eq!(folded(Line::from("one-long-word"), 5).len(), 4);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::tui::app::page::{Listed, Page};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::cut_words;
 use crate::tui::view::texts::typed;
-use crate::tui::view::widgets::{lines, panel};
+use crate::tui::view::widgets::{clipped, lines, more_rows, panel};
 
 /// Cells from which there are two columns, and three.
 const COLUMNS: [u16; 2] = [98, 158];
@@ -115,7 +115,9 @@ pub fn draw(
     // A table has the keys that scroll; the facts below it are those of its row.
     let scroll = if content.table.is_some() { 0 } else { list.above(hidden) };
     for (column, cell) in facts.into_iter().zip(split.split(rest).iter()) {
-        lines(column.into_iter().skip(scroll), Rect { height: rows, ..*cell }, buf);
+        let width = usize::from(cell.width);
+        let shown = column.into_iter().skip(scroll).map(|line| clipped(line, width, look));
+        lines(shown, Rect { height: rows, ..*cell }, buf);
     }
     charts(&content.charts, rows, model, look, rest, buf);
     let below = if content.table.is_some() { rows_below } else { hidden - scroll };
@@ -163,7 +165,11 @@ pub fn filter_words(filter: &str, look: &Appearance) -> Option<Span<'static>> {
 pub fn filter_line(input: &tui_input::Input, look: &Appearance, area: Rect, buf: &mut Buffer) {
     let row = Rect { y: area.bottom().saturating_sub(1), height: 1.min(area.height), ..area };
     ratatui::widgets::Widget::render(ratatui::widgets::Clear, row.intersection(buf.area), buf);
-    let help = "  Enter keeps it, Esc takes it back";
+    // What is typed has to be seen.
+    let help = match row.width {
+        0..60 => "  Enter keeps it",
+        _ => "  Enter keeps it, Esc takes it back",
+    };
     let width = usize::from(row.width).saturating_sub(help.len() + 4);
     let mut line = typed(input, width, true, look);
     line.spans.insert(0, Span::styled(" /", look.style(Role::Accent)));
@@ -184,12 +190,13 @@ fn draw_table(
     let mut all = Vec::new();
     let mut at = 0;
     for row in &table.rows {
-        all.extend(row.heading.clone());
+        let heading = row.heading.clone();
+        all.extend(heading.map(|line| clipped(line, usize::from(area.width), look)));
         let is_here = cursor == Some(row.id.as_str());
         if is_here {
             at = all.len();
         }
-        let line = row.line.clone();
+        let line = clipped(row.line.clone(), usize::from(area.width), look);
         all.push(if is_here { line.patch_style(look.style(Role::Selected)) } else { line });
     }
     if all.is_empty() {
@@ -200,7 +207,9 @@ fn draw_table(
     let rows = u16::try_from(all.len() + 1).unwrap_or(u16::MAX).min(most);
     let body = usize::from(rows.saturating_sub(1));
     let skip = (at + 1).saturating_sub(body).min(all.len().saturating_sub(body));
-    lines([Line::styled(table.head.clone(), look.style(Role::Dim))], area, buf);
+    let width = usize::from(area.width);
+    let head = Line::styled(table.head.clone(), look.style(Role::Dim));
+    lines([clipped(head, width, look)], area, buf);
     let below = Rect { y: area.y + 1.min(area.height), height: rows.saturating_sub(1), ..area };
     let hidden = all.len().saturating_sub(skip + body);
     lines(all.into_iter().skip(skip), below, buf);
@@ -260,7 +269,7 @@ fn tabs(
     (edge, buf): (Rect, &mut Buffer),
 ) {
     let mut spans = vec![Span::raw(" ")];
-    let more = if below > 0 { format!("j {below} more rows ") } else { String::new() };
+    let more = more_rows(below);
     let width = usize::from(edge.width).saturating_sub(3);
     let mut used = 1 + more.len();
     for one in Page::ALL {

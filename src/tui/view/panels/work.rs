@@ -100,6 +100,7 @@ fn squeeze(
         shown(model, look, "cancelled_rps", short),
         Span::raw(" expired "),
         shown(model, look, "expired_rps", short),
+        Span::raw(" /s"),
     ]));
     content
 }

@@ -46,6 +46,12 @@ if ! command -v redis-server >/dev/null; then
 fi
 unpacked redis 'redis-server' redis-server redis-tools
 
+# tmux, for the test that takes the terminal away with its server.
+if ! command -v tmux >/dev/null; then
+    "${sudo[@]}" apt-get update -q
+    "${sudo[@]}" apt-get install -yq --no-install-recommends tmux
+fi
+
 # etcd, for the tests of flags that live in it.
 unpacked etcd 'etcd etcdctl' etcd-server etcd-client
 

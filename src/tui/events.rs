@@ -50,6 +50,9 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
         let due = drawn.map_or_else(Instant::now, |drawn| drawn + FRAME_MIN);
         if desk.model.dirty && Instant::now() >= due {
             let mut visible = None;
+            if std::mem::take(&mut desk.resized) {
+                screen.resized();
+            }
             let draw = |frame: &mut Frame<'_>| {
                 visible = view::draw(frame, &desk.model, &desk.appearance);
             };
@@ -138,6 +141,8 @@ struct Desk {
     updates_closed: bool,
     notices_closed: bool,
     settings_closed: bool,
+    /// Since the last frame.
+    resized: bool,
 }
 
 impl Desk {
@@ -165,6 +170,7 @@ impl Desk {
             updates_closed: false,
             notices_closed: false,
             settings_closed: false,
+            resized: false,
         }
     }
 
@@ -211,6 +217,7 @@ impl Desk {
     fn step(&mut self, msg: Msg) -> Next {
         let now = self.now();
         let mut next = Next::Go;
+        self.resized |= matches!(msg, Msg::Resized);
         for effect in update(&mut self.model, msg, now) {
             match effect {
                 Effect::Leave => return Next::Leave,

@@ -15,6 +15,7 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
@@ -28,6 +29,8 @@ static HOOK: Once = Once::new();
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<FrameWriter>>,
     frame: FrameWriter,
+    /// What stands on the terminal is not what was drawn last.
+    unknown: bool,
 }
 
 impl Screen {
@@ -51,7 +54,7 @@ impl Screen {
         take()?;
         let frame = FrameWriter::default();
         let terminal = Terminal::new(CrosstermBackend::new(frame.clone()))?;
-        Ok(Self { terminal, frame })
+        Ok(Self { terminal, frame, unknown: false })
     }
 
     /// Draws one frame and writes what changed in one piece.
@@ -59,10 +62,26 @@ impl Screen {
     /// # Errors
     /// The terminal's; it is gone then.
     pub fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        // A task that panicked has given the terminal back for its report, and the dashboard goes on.
+        if !ENTERED.load(Ordering::SeqCst) {
+            take()?;
+            self.unknown = true;
+        }
         queue!(self.frame, BeginSynchronizedUpdate)?;
+        if std::mem::take(&mut self.unknown) {
+            // The library's `clear` asks the terminal where its cursor is, and gets no answer while
+            // events are read.
+            let size = self.terminal.size()?;
+            self.terminal.resize(Rect::from((Position::ORIGIN, size)))?;
+        }
         self.terminal.draw(view)?;
         queue!(self.frame, EndSynchronizedUpdate)?;
         self.frame.present()
+    }
+
+    /// The terminal has had another size, if only for a moment, and may have lost what stood on it.
+    pub const fn resized(&mut self) {
+        self.unknown = true;
     }
 
     /// Gives the terminal back, stops the process, and takes the terminal again when it continues.
@@ -72,8 +91,8 @@ impl Screen {
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
         kill_process(getpid(), Signal::STOP)?;
-        take()?;
-        self.terminal.clear()
+        self.unknown = true;
+        take()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crossterm::event::KeyCode;
 use ratatui::buffer::Buffer;
-use support::shot::{COLOUR, draw, press, shot};
+use support::shot::{COLOUR, draw, keep, press, shot};
 use support::{at, wall};
 use weir::ingest::{Account, HowRead, Observation, Origin, RawSeries, Verified};
 use weir::signal::{CATALOGUE, Quality, Snapshot, Unit, Value};
@@ -183,6 +183,20 @@ fn origin() -> Origin {
     }
 }
 
+/// The model that has been told where the first number of the page of retries comes from.
+fn told() -> Model {
+    let mut model = support::watched(60, None);
+    press_all(&mut model, &[KeyCode::Char('2'), KeyCode::Char('i'), KeyCode::Enter]);
+    let (scope, signal) = (support::SCOPE.to_owned(), "originals_rps".to_owned());
+    update(&mut model, Msg::Origin { scope, signal, answer: Ok(origin()) }, at(60));
+    model
+}
+
+#[test]
+fn origins() {
+    keep(told);
+}
+
 #[test]
 fn two_keys_and_enter_lead_from_a_screen_to_the_series_and_back() {
     let mut model = support::watched(60, None);
@@ -196,11 +210,6 @@ fn two_keys_and_enter_lead_from_a_screen_to_the_series_and_back() {
     assert!(text(&model, 80, 24).contains("asking..."));
     let told = Msg::Origin { scope: scope.clone(), signal: signal.clone(), answer: Ok(origin()) };
     update(&mut model, told, at(60));
-    for (width, height) in [(80, 24), (120, 40), (40, 10)] {
-        let seen = text(&model, width, height);
-        assert!(seen.contains("INCIDENT nested-retries"), "{seen}");
-        insta::assert_snapshot!(format!("origin-{width}x{height}"), seen);
-    }
     // It stays new while it is looked at, and is not asked for once it is closed.
     let again = update(&mut model, Msg::Updated(Arc::new(support::round(61, None))), at(61));
     assert!(again.iter().any(|effect| matches!(effect, Effect::Origin { .. })), "{again:?}");

@@ -193,6 +193,11 @@ fn sources() {
     page_shots(Page::Sources);
 }
 
+#[test]
+fn signals() {
+    page_shots(Page::Signals);
+}
+
 fn link(ago_s: f64, what: &str) -> Link {
     Link { ago_s, what: what.to_owned(), ..Link::default() }
 }

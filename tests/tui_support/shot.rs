@@ -22,10 +22,11 @@ pub const PLAIN: Appearance = Appearance { depth: Depth::Mono, glyphs: &ASCII };
 pub const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (200, 50), (40, 10)];
 
 /// Every name that [`keep`] gives: one for each screen and each dialog.
-pub const KEPT: [&str; 28] = [
+pub const KEPT: [&str; 30] = [
     "alerts", "arm", "breakers", "causes", "diagnose", "edit", "filter", "flags", "goodput",
-    "guide", "help", "how", "leaving", "note", "overview", "palette", "plan", "planning", "queue",
-    "retries", "say", "scopes", "sources", "step-why", "tenants", "timeline", "trace", "why",
+    "guide", "help", "how", "leaving", "note", "origin", "overview", "palette", "plan", "planning",
+    "queue", "retries", "say", "scopes", "signals", "sources", "step-why", "tenants", "timeline",
+    "trace", "why",
 ];
 
 /// Keeps what is on top of a model at every size: one file in colour, one of plain ASCII without.
@@ -74,6 +75,7 @@ const fn name_of(mode: &Mode) -> &'static str {
         Mode::StepWhy(_) => "step-why",
         Mode::Causes(_) => "causes",
         Mode::Alerts(_) => "alerts",
+        Mode::Origin(_) => "origin",
         Mode::Edit(_) => "edit",
         Mode::Arm(_) => "arm",
         Mode::Note(_) => "note",

@@ -13,8 +13,8 @@ use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{exact, span};
 use crate::tui::view::pages::whole;
-use crate::tui::view::texts::wrap;
-use crate::tui::view::widgets::{centred, lines, overlay, spark};
+use crate::tui::view::texts::{sheet, wrap};
+use crate::tui::view::widgets::spark;
 
 /// Cells of the text at most, and of a trend.
 const WIDTH_MAX: u16 = 150;
@@ -29,12 +29,8 @@ pub fn draw(model: &Model, scroll: usize, look: &Appearance, area: Rect, buf: &m
     let width = area.width.saturating_sub(2).min(WIDTH_MAX);
     let page = Sheet { look, width: usize::from(width.saturating_sub(3)) };
     let content = page.content(model, sought);
-    let height = u16::try_from(content.len() + 2).unwrap_or(u16::MAX);
-    let title = format!(" where {} comes from: j k scroll, Esc closes ", sought.signal);
-    let title = Line::styled(title, look.style(Role::Strong));
-    let inner = overlay(title, centred(area, width, height), look, buf);
-    let last = content.len().saturating_sub(usize::from(inner.height));
-    lines(content.into_iter().skip(scroll.min(last)), inner, buf);
+    let title = format!("where {} comes from: j k, Esc", sought.signal);
+    sheet(&title, content, (scroll, width), look, area, buf);
 }
 
 /// What the lines are made for.

@@ -178,10 +178,23 @@ pub fn text(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let width = usize::from(TEXT_WIDTH.min(area.width).saturating_sub(2));
-    let content: Vec<_> = content.into_iter().flat_map(|line| folded(line, width)).collect();
+    let inside = TEXT_WIDTH.min(area.width).saturating_sub(2);
+    let fold = |line| folded(line, usize::from(inside));
+    let content = content.into_iter().flat_map(fold).collect();
+    sheet(title, content, (scroll, TEXT_WIDTH), look, area, buf);
+}
+
+/// Lines of their own making over the screen, scrolled down, on so many cells with the frame.
+pub fn sheet(
+    title: &str,
+    content: Vec<Line<'static>>,
+    (scroll, width): (usize, u16),
+    look: &Appearance,
+    area: Rect,
+    buf: &mut Buffer,
+) {
     let height = u16::try_from(content.len() + 2).unwrap_or(u16::MAX);
-    let frame = centred(area, TEXT_WIDTH, height);
+    let frame = centred(area, width, height);
     let inner = overlay(heading(title, look), frame, look, buf);
     let last = content.len().saturating_sub(usize::from(inner.height));
     let below = last - scroll.min(last);

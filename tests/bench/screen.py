@@ -17,6 +17,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 WEIR, SECONDS = os.environ["WEIR"], float(sys.argv[1])
+FETCHING = shutil.which(os.environ.get("FETCHING", "target/release/examples/fetching"))
+PROMETHEUS = shutil.which(os.environ.get("PROMETHEUS", "prometheus"))
 COLUMNS, ROWS = 200, 50
 SOURCES, SERIES = 20, 1_000
 WARM_UP = 8.0
@@ -53,6 +55,28 @@ class Page(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+class Server(ThreadingHTTPServer):
+    """All sources. A watcher that ends in the middle of a page is no error."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+def cpu_of(pid):
+    """Seconds of processor that a process has had, all threads together."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory_of(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1_024
 
 
 class Terminal:
@@ -99,15 +123,6 @@ class Terminal:
             time.sleep(0.001)
         return None
 
-    def cpu(self):
-        with open(f"/proc/{self.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def memory(self):
-        with open(f"/proc/{self.pid}/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1_024
-
     def end(self):
         try:
             os.kill(self.pid, signal.SIGTERM)
@@ -152,20 +167,61 @@ def measure(name, words, env, sign=b"\x1b["):
     first = first_frame(words, env, sign)
     terminal = Terminal(words, env)
     time.sleep(WARM_UP)
-    since, cpu = time.monotonic(), terminal.cpu()
+    since, cpu = time.monotonic(), cpu_of(terminal.pid)
     time.sleep(SECONDS)
-    share = (terminal.cpu() - cpu) / SECONDS * 100
+    share = (cpu_of(terminal.pid) - cpu) / SECONDS * 100
     rate = terminal.written(since) / SECONDS / 1_024
     first_text = "?" if first is None else f"{first:.1f}"
     print(f"{name:<10} first frame {first_text:>6} ms   {share:5.2f} % of a core   "
-          f"{terminal.memory():6.1f} MB   {rate:6.1f} KB/s", flush=True)
+          f"{memory_of(terminal.pid):6.1f} MB   {rate:6.1f} KB/s", flush=True)
     return terminal, since
+
+
+def without_screen(name, words):
+    """What a program costs that fetches the same pages and draws nothing; nothing where it ends at once."""
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    time.sleep(WARM_UP)
+    if process.poll() is not None:
+        print(f"{name:<18} ended with {process.returncode}", flush=True)
+        return
+    cpu = cpu_of(process.pid)
+    time.sleep(SECONDS)
+    share = (cpu_of(process.pid) - cpu) / SECONDS * 100
+    print(f"{name:<18} {share:5.2f} % of a core   {memory_of(process.pid):6.1f} MB", flush=True)
+    process.terminate()
+    process.wait()
+
+
+def fetching_alone(port):
+    """The pages fetched and thrown away: the part of the cost that no reader of pages can save."""
+    if FETCHING is None:
+        print("fetching alone is not built: cargo build --release --example fetching", flush=True)
+        return
+    url = f"http://127.0.0.1:{port}/metrics"
+    for name, way in [("fetching alone", "client"), ("  bare sockets", "sockets")]:
+        without_screen(name, [FETCHING, way, str(SOURCES), url])
+
+
+def prometheus(port, home):
+    """Prometheus on the same pages, each second too."""
+    if PROMETHEUS is None:
+        print("prometheus is not on PATH", flush=True)
+        return
+    config = os.path.join(home, "prometheus.yml")
+    with open(config, "w") as file:
+        file.write("global: {scrape_interval: 1s, scrape_timeout: 800ms}\nscrape_configs:\n")
+        for number in range(SOURCES):
+            file.write(f"  - job_name: g{number}\n"
+                       f"    static_configs: [{{targets: ['127.0.0.1:{port}']}}]\n")
+    without_screen("prometheus", [PROMETHEUS, f"--config.file={config}",
+                                  f"--storage.tsdb.path={home}/tsdb",
+                                  "--web.listen-address=127.0.0.1:0"])
 
 
 def main():
     home = tempfile.mkdtemp(prefix="weir-screen-")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
     config = os.path.join(home, "weir.toml")
@@ -199,6 +255,10 @@ def main():
         print(f"           key to paint with every poller hanging: median {statistics.median(waits):.1f} ms, "
               f"worst {max(waits):.1f} ms", flush=True)
     terminal.end()
+    Page.hangs.clear()
+
+    fetching_alone(port)
+    prometheus(port, home)
 
     peers = {
         "btop": ["btop", "--utf-force"],

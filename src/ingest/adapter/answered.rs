@@ -37,18 +37,18 @@ pub(in crate::ingest) fn fill_answered(
     let answers = Some(aggregates);
     let evaluation = Evaluation { adapter, instances: &[], caveat, answers, scope, row: None };
     for (signal, entry) in &adapter.signals {
-        let mut said = match silent {
-            Some(why) => Err(Unknown::Nothing(why.to_owned())),
-            None => evaluation.entry(entry),
-        };
-        if let Ok(found) = &mut said
-            && reads_any(adapter, entry, &aggregates.extrapolated)
-        {
-            found.quality = Quality::Inferred;
-            let note = found.note.take().map(|note| format!("{note}; {ESTIMATE}"));
-            found.note = note.or_else(|| Some(ESTIMATE.to_owned()));
-        }
-        put(snapshot, &source, signal, said);
+        put(snapshot, &source, signal, || {
+            let mut found = match silent {
+                Some(why) => return Err(Unknown::Nothing(why.to_owned())),
+                None => evaluation.entry(entry)?,
+            };
+            if reads_any(adapter, entry, &aggregates.extrapolated) {
+                found.quality = Quality::Inferred;
+                let note = found.note.take().map(|note| format!("{note}; {ESTIMATE}"));
+                found.note = note.or_else(|| Some(ESTIMATE.to_owned()));
+            }
+            Ok(found)
+        });
     }
 }
 

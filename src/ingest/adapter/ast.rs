@@ -8,25 +8,54 @@ use std::time::Duration;
 
 /// A text in which `*` stands for anything and `?` for any one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(Box<str>);
+pub struct Pattern {
+    text: Box<str>,
+    shape: Shape,
+}
+
+/// Nearly all patterns are a word with at most one star at an end, and those need no search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// A word.
+    Word,
+    /// `word*`.
+    Begins,
+    /// `*word`.
+    Ends,
+    /// Anything else.
+    Other,
+}
 
 impl Pattern {
     /// The pattern as it was written.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self(text.into())
+        let is_word = |text: &str| !text.contains(['*', '?']);
+        let shape = match (text.strip_suffix('*'), text.strip_prefix('*')) {
+            _ if is_word(text) => Shape::Word,
+            (Some(word), _) if is_word(word) => Shape::Begins,
+            (_, Some(word)) if is_word(word) => Shape::Ends,
+            _ => Shape::Other,
+        };
+        Self { text: text.into(), shape }
     }
 
     /// Whether the whole of `text` fits.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        glob(self.0.as_bytes(), text.as_bytes())
+        let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
+        match self.shape {
+            Shape::Word => pattern == text,
+            Shape::Begins => text.starts_with(&pattern[..pattern.len() - 1]),
+            Shape::Ends => text.ends_with(&pattern[1..]),
+            Shape::Other => glob(pattern, text),
+        }
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -118,8 +118,8 @@ impl<'a> Evaluation<'a> {
                 .map(|item| Gain { seconds, item });
             selected.extend(gains);
         }
-        let is_known = self.has(&selector.metric) || self.adapter.is_lazy(&selector.metric);
-        if selected.is_empty() && !is_known {
+        let is_known = || self.has(&selector.metric) || self.adapter.is_lazy(&selector.metric);
+        if selected.is_empty() && !is_known() {
             return Err(Unknown::missing(&selector.metric));
         }
         if selected.is_empty()

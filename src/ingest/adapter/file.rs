@@ -169,7 +169,7 @@ impl Adapter {
             }
             signals.insert(signal, place.entry(&key, table)?);
         }
-        let adapter = Self {
+        let mut adapter = Self {
             name: name.to_owned(),
             title: read.adapter.title,
             about: read.adapter.about,
@@ -190,10 +190,13 @@ impl Adapter {
             unset: read.adapter.unset,
             drop_negative: read.adapter.drop_negative,
             signals,
+            needs: BTreeMap::new(),
         };
         for signal in adapter.signals.keys() {
             place.references(&adapter, signal, REFERENCES_MAX)?;
         }
+        // Signals refer to each other without a circle, as was just seen.
+        adapter.needs = adapter.needs();
         Ok(adapter)
     }
 }

@@ -22,7 +22,7 @@ macro_rules! shipped {
 }
 
 /// The adapters that ship with weir, by name, as text.
-const SHIPPED: &[(&str, &str)] = shipped![
+pub(super) const SHIPPED: &[(&str, &str)] = shipped![
     "agentgateway",
     "apisix",
     "bifrost",

@@ -72,17 +72,24 @@ pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&
     let is_its_page = adapter.metrics().any(|metric| evaluation.has(&metric));
     let foreign =
         Unknown::Missing(format!("none of the metrics of adapter {} is there", adapter.name));
+    let has = |metric: &str| evaluation.has(metric);
     for (signal, entry) in &adapter.signals {
-        let said = if is_its_page { evaluation.entry(entry) } else { Err(foreign.clone()) };
-        put(snapshot, source, signal, said);
+        // Why it is unknown stands there; that it still is can be told by what is on the page.
+        if snapshot.absent.contains_key(signal) && !adapter.may_say(signal, has) {
+            continue;
+        }
+        let say = || if is_its_page { evaluation.entry(entry) } else { Err(foreign.clone()) };
+        put(snapshot, source, signal, say);
     }
 }
 
-fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, said: Said) {
+/// Asks the source about a signal, unless another has said it before: instances of one gateway that are
+/// sources of their own all know the same signals.
+fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, say: impl FnOnce() -> Said) {
     if snapshot.signals.contains_key(signal) {
         return;
     }
-    let said = said.and_then(|found| match found.value.as_number() {
+    let said = say().and_then(|found| match found.value.as_number() {
         // A difference of counts that belong to different things; no rate of events is below zero.
         Some(number) if number < 0.0 && signal.ends_with("_rps") => {
             Err(Unknown::Nothing(format!("comes out below zero, at {number:.1}")))
@@ -103,8 +110,10 @@ fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, said: Said) {
         }
         // The first source that should know gives the reason.
         Err(unknown) => {
-            let why = format!("{}: {}", source.name, unknown.reason());
-            snapshot.absent.entry(signal.to_owned()).or_insert(why);
+            if !snapshot.absent.contains_key(signal) {
+                let why = format!("{}: {}", source.name, unknown.reason());
+                snapshot.absent.insert(signal.to_owned(), why);
+            }
         }
     }
 }
@@ -115,6 +124,48 @@ pub(super) fn stale(snapshot: &mut Snapshot, source: &Source<'_>) {
     for signal in source.adapter.signals.keys() {
         if !snapshot.signals.contains_key(signal) {
             snapshot.absent.entry(signal.clone()).or_insert_with(|| why.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ingest::exposition::Format;
+    use crate::ingest::intake::Intake;
+    use crate::signal::Mono;
+
+    #[test]
+    fn what_may_not_be_said_is_not_said_whichever_metric_is_there() {
+        for (name, text) in library::SHIPPED {
+            let adapter = Adapter::parse(name, name, text).expect(name);
+            let mut passed_over = 0;
+            for metric in adapter.metrics().collect::<BTreeSet<_>>() {
+                let mut intake = Intake::new(Duration::from_secs(10), adapter.metrics());
+                for second in 1..=2_u32 {
+                    let at = Mono::from_secs_f64(second.into());
+                    let page = format!("{metric} {}\n", 5 * second);
+                    intake.accept(page.as_bytes(), Format::Text, at).expect("small");
+                }
+                let instances = [Instance::new(intake.book())];
+                let evaluation = Evaluation {
+                    adapter: &adapter,
+                    instances: &instances,
+                    caveat: None,
+                    answers: None,
+                    scope: None,
+                    row: None,
+                };
+                for (signal, entry) in &adapter.signals {
+                    if !adapter.may_say(signal, |metric| evaluation.has(metric)) {
+                        passed_over += 1;
+                        assert!(evaluation.entry(entry).is_err(), "{name}: {signal} by {metric}");
+                    }
+                }
+            }
+            assert!(passed_over > 0, "{name}");
         }
     }
 }

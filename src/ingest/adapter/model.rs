@@ -2,7 +2,7 @@
 //!
 //! Knows neither the file it came from nor any series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::signal::Quality;
@@ -72,9 +72,45 @@ pub struct Adapter {
     pub drop_negative: bool,
     /// What it says, by signal.
     pub signals: BTreeMap<String, Entry>,
+    /// See [`Adapter::may_say`].
+    pub(super) needs: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Adapter {
+    /// Whether a signal can be said at all where the metrics are there that `has` says: told without
+    /// evaluating it, and never no where it can.
+    pub(super) fn may_say(&self, signal: &str, has: impl Fn(&str) -> bool) -> bool {
+        self.needs.get(signal).is_none_or(|metrics| metrics.iter().any(|metric| has(metric)))
+    }
+
+    /// The metrics of which a signal needs one at least, by signal.
+    pub(super) fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let names = self.signals.keys();
+        names.filter_map(|name| Some((name.clone(), self.needs_of(name)?))).collect()
+    }
+
+    /// `None` for what is said without any metric: from a constant, or because nothing is a count too.
+    fn needs_of(&self, signal: &str) -> Option<BTreeSet<String>> {
+        let mut needs = BTreeSet::new();
+        let Some(Entry::Readings(readings)) = self.signals.get(signal) else { return Some(needs) };
+        for reading in readings {
+            let (metrics, signals) = (reading.metrics(), reading.signals());
+            let is_constant = |expr: &&Expr| expr.metrics().is_empty() && expr.signals().is_empty();
+            let is_nothing = metrics.is_empty() && signals.is_empty();
+            if is_nothing
+                || reading.expressions().iter().any(is_constant)
+                || metrics.iter().any(|metric| self.is_lazy(metric))
+            {
+                return None;
+            }
+            needs.extend(metrics);
+            for name in signals {
+                needs.extend(self.needs_of(name)?);
+            }
+        }
+        Some(needs)
+    }
+
     /// Every metric that it reads.
     pub fn metrics(&self) -> impl Iterator<Item = String> {
         self.signals.values().flat_map(Entry::metrics)

@@ -35,7 +35,8 @@ const AT_LIMIT: f64 = 0.05;
 /// Every piece of evidence of every runbook at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    places: Arc<BTreeMap<(String, String), usize>>,
+    /// By runbook and name.
+    places: Arc<BTreeMap<String, BTreeMap<String, usize>>>,
     evidence: Arc<Vec<Evidence>>,
     /// Causes that are proven and not yet for long enough.
     settling: BTreeSet<String>,
@@ -52,7 +53,13 @@ impl Facts {
     /// What the ranking sees of it; a name that is not there is unknown.
     #[must_use]
     pub fn seen(&self, book: &str, name: &str) -> Seen {
-        let found = self.place(book, name).and_then(|place| self.evidence.get(place));
+        self.seen_in(self.places.get(book), name)
+    }
+
+    /// The same, where the names of the runbook were looked up already.
+    fn seen_in(&self, names: Option<&BTreeMap<String, usize>>, name: &str) -> Seen {
+        let place = names.and_then(|names| names.get(name));
+        let found = place.and_then(|place| self.evidence.get(*place));
         found.map_or(Seen { state: Truth::Unknown, pending: false }, |evidence| Seen {
             state: evidence.state,
             pending: evidence.pending,
@@ -62,13 +69,15 @@ impl Facts {
     /// How an expression of a runbook stands.
     #[must_use]
     pub fn truth(&self, book: &str, expr: &Expr) -> Truth {
-        expr.eval(&mut |name| self.seen(book, name).state)
+        let names = self.places.get(book);
+        expr.eval(&mut |name| self.seen_in(names, name).state)
     }
 
     /// How something of a runbook stands on its grounds.
     #[must_use]
     pub fn score(&self, book: &str, grounds: &Grounds) -> Score {
-        score(grounds, &|name| self.seen(book, name))
+        let names = self.places.get(book);
+        score(grounds, &|name| self.seen_in(names, name))
     }
 
     /// A cause's standing as it is told: what was only just proven is likely.
@@ -89,14 +98,14 @@ impl Facts {
         if let Some(place) = self.place(book, other) {
             let places = Arc::make_mut(&mut facts.places);
             for (book, name) in names {
-                places.insert((book.to_owned(), name.to_owned()), place);
+                places.entry(book.to_owned()).or_default().insert(name.to_owned(), place);
             }
         }
         facts
     }
 
     fn place(&self, book: &str, name: &str) -> Option<usize> {
-        self.places.get(&(book.to_owned(), name.to_owned())).copied()
+        self.places.get(book)?.get(name).copied()
     }
 }
 
@@ -115,12 +124,13 @@ impl Diagnoser {
     #[must_use]
     pub fn new(library: Arc<Library>) -> Self {
         let mut watch = Watch::default();
-        let mut places = BTreeMap::new();
+        let mut places: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for book in library.books() {
+            let places = places.entry(book.id.clone()).or_default();
             let own = book.evidence.keys().map(String::as_str);
             for name in own.chain(evidence_names(book)) {
                 if let Some(predicate) = library.predicate(book, name) {
-                    places.insert((book.id.clone(), name.to_owned()), watch.add(predicate));
+                    places.insert(name.to_owned(), watch.add(predicate));
                 }
             }
         }
@@ -334,12 +344,14 @@ fn wanted<'a>(
             && scores.get(book.id.as_str()).is_some_and(|s| s.standing == Standing::CannotTell)
     };
     let mut predicates: Vec<&Predicate> = Vec::new();
+    let mut taken: BTreeSet<&str> = BTreeSet::new();
     for book in library.books() {
+        let is_open = open(book);
         for name in evidence_names(book) {
             let Some(predicate) = library.predicate(book, name) else { continue };
-            let unknown = facts.seen(&book.id, name).state == Truth::Unknown;
-            let take = texts.contains(predicate.text.as_str()) || (open(book) && unknown);
-            if take && !predicates.iter().any(|known| known.text == predicate.text) {
+            let is_unknown = || facts.seen(&book.id, name).state == Truth::Unknown;
+            let take = texts.contains(predicate.text.as_str()) || (is_open && is_unknown());
+            if take && taken.insert(&predicate.text) {
                 predicates.push(predicate);
             }
         }

@@ -28,6 +28,12 @@ use crate::tui::{clipboard, still};
 
 /// The shortest time between two frames.
 const FRAME_MIN: Duration = Duration::from_millis(33);
+/// The clock on the screen moves on this often.
+const SECOND: Duration = Duration::from_secs(1);
+/// A tick comes with an update if the last one is at least this long ago: one frame shows both.
+const TICK_WITH_UPDATE: Duration = Duration::from_millis(500);
+/// How long a tick waits for the next update, which as a rule comes a second after the last.
+const TICK_WAITS: Duration = Duration::from_millis(1_200);
 /// Answers of effects that may wait to be read.
 const ANSWERS_MAX: usize = 64;
 /// `SIGTSTP`, which the terminal cannot send in raw mode but `kill` can.
@@ -43,8 +49,9 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
     let mut desk = Desk::new(session);
     desk.carry_out(Effect::EarlierForecasts);
     let mut terminal = EventStream::new();
-    let mut second = interval(Duration::from_secs(1));
+    let mut second = interval(SECOND);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticked = Instant::now();
     let mut drawn: Option<Instant> = None;
     let reason = loop {
         let due = drawn.map_or_else(Instant::now, |drawn| drawn + FRAME_MIN);
@@ -65,7 +72,7 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
             }
             drawn = Some(Instant::now());
         }
-        let msg = tokio::select! {
+        let woken = tokio::select! {
             biased;
             name = signals.recv() => match name {
                 "SIGTSTP" => Woken::Suspend,
@@ -78,7 +85,13 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
             Some(msg) = desk.answers.recv() => Woken::msg(msg),
             changed = desk.session.updates.changed(), if !desk.updates_closed => {
                 desk.updates_closed = changed.is_err();
-                desk.newest().map_or(Woken::Nothing, Woken::msg)
+                second.reset_after(TICK_WAITS);
+                match desk.newest() {
+                    Some(msg) if ticked.elapsed() >= TICK_WITH_UPDATE => {
+                        Woken::Second(Some(Box::new(msg)))
+                    }
+                    msg => msg.map_or(Woken::Nothing, Woken::msg),
+                }
             }
             notice = desk.session.notices.recv(), if !desk.notices_closed => {
                 desk.notices_closed = notice.is_none();
@@ -88,15 +101,16 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                 desk.settings_closed = settings.is_none();
                 settings.map_or(Woken::Nothing, |settings| Woken::msg(desk.set(settings)))
             }
-            _ = second.tick() => {
-                if is_lost() {
-                    break ExitReason::TerminalLost;
-                }
-                Woken::msg(Msg::Tick(Utc::now()))
-            }
+            _ = second.tick() => Woken::Second(None),
             () = sleep_until(due), if desk.model.dirty => Woken::Nothing,
         };
-        match desk.take(msg, &mut terminal).await {
+        if matches!(woken, Woken::Second(_)) {
+            if is_lost() {
+                break ExitReason::TerminalLost;
+            }
+            ticked = Instant::now();
+        }
+        match desk.take(woken, &mut terminal).await {
             Next::Go => {}
             Next::Leave => break ExitReason::Quit,
             Next::Suspend => {
@@ -114,6 +128,8 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
 /// What woke the loop.
 enum Woken {
     Msg(Box<Msg>),
+    /// Another second, with the update that came then.
+    Second(Option<Box<Msg>>),
     Suspend,
     Nothing,
 }
@@ -196,6 +212,10 @@ impl Desk {
     async fn take(&mut self, woken: Woken, terminal: &mut EventStream) -> Next {
         let mut next = match woken {
             Woken::Msg(msg) => self.step(*msg),
+            Woken::Second(update) => match update.map_or(Next::Go, |update| self.step(*update)) {
+                Next::Go => self.step(Msg::Tick(Utc::now())),
+                other => other,
+            },
             Woken::Suspend => Next::Suspend,
             Woken::Nothing => Next::Go,
         };

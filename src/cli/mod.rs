@@ -173,7 +173,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Watch(args) => {
             let _log = log_to_file();
-            runtime()?.block_on(watch::run(args))
+            // What is heard is read on a thread of its own: whatever it takes, the rest does not wait,
+            // and to hand a page from one thread to another costs more than to read it.
+            let (ears, rest) = (runtime_of(1)?, runtime_of(1)?);
+            rest.block_on(watch::run(args, ears.handle().clone()))
         }
         Command::Init(args) => runtime()?.block_on(init::run(args)),
         Command::Config(args) => configure::run(&args),
@@ -205,7 +208,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+    runtime_of(2)
+}
+
+fn runtime_of(threads: usize) -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
 }
 
 /// Logs of the dashboard go to a file in the state directory, for nothing may write over the screen.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::builder::FalseyValueParser;
 use color_eyre::eyre::{Result, bail};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -62,11 +63,11 @@ pub struct Args {
     look: LookArgs,
 }
 
-/// Runs until the person leaves.
+/// Runs until the person leaves. Sources are polled on the runtime `ears`.
 ///
 /// # Errors
 /// When the configuration is wrong or there is no terminal. Never because a source is down.
-pub async fn run(args: Args) -> Result<ExitCode> {
+pub async fn run(args: Args, ears: Handle) -> Result<ExitCode> {
     // Whoever names a file wants that one; without any, this may be the first time.
     if args.config == Path::new(FILE) && !init::offer(&args.config).await? {
         return Err(init::missing(&args.config));
@@ -111,7 +112,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         origin,
         origins: asked.clone(),
     };
-    let poller = Poller::spawn_witnessed(poll(sources), sender.clone(), record::witness(tape()))?;
+    let poller = {
+        let _on = ears.enter();
+        Poller::spawn_witnessed(poll(sources), sender.clone(), record::witness(tape()))?
+    };
     let (alert_watch, alerts) = alerts.map(|source| watched(source, origin)).unzip();
     let (journal, open_flips) = match board::journal() {
         Ok((journal, open_flips)) => (Ok(journal), open_flips),
@@ -129,7 +133,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         if is_armed { Arming::from(Mono::from_start(origin.elapsed())) } else { Arming::Locked };
     let time = (!read_only).then(|| desk.keep_time(notify.clone())).flatten();
     let (tell, settings) = mpsc::channel(NOTICES_MAX);
-    let again = move |sources| Ok(Poller::spawn(poll(sources), sender.clone())?);
+    let again = move |sources| {
+        let _on = ears.enter();
+        Ok(Poller::spawn(poll(sources), sender.clone())?)
+    };
     let again: Option<Again> = match &recording {
         None => Some(Box::new(again)),
         Some(_) => None,

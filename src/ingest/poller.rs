@@ -35,8 +35,10 @@ pub use news::{News, SourceFacts, Witness};
 use origins::Ask;
 pub use origins::Origins;
 
-/// Scrapes start within this share of the interval, each instance at a moment of its own.
+/// Scrapes start within this share of the interval, at one of so many moments. Not each at its own: to
+/// wake an idle process costs more than to read a page, so instances share a few wake-ups.
 const JITTER_SHARE: f64 = 0.2;
+const JITTER_MOMENTS: u32 = 4;
 /// The observation is published at this share of the interval, when a healthy round is in.
 const PUBLISH_SHARE: f64 = 0.45;
 /// An instance is stale after so many intervals without an answer.
@@ -206,8 +208,8 @@ impl Poller {
 /// same sources do not all ask at once, and a run can be repeated.
 fn jitter(name: &str, interval: Duration) -> Duration {
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-    let share = f64::from(u8::try_from(hash % 256).unwrap_or_default()) / 256.0;
-    interval.mul_f64(JITTER_SHARE * share)
+    let moment = u32::try_from(hash % u64::from(JITTER_MOMENTS)).unwrap_or_default();
+    interval.mul_f64(JITTER_SHARE) * moment / JITTER_MOMENTS
 }
 
 /// When a source is scraped, and from where time counts.

@@ -9,6 +9,8 @@ use reqwest::redirect::{Action, Attempt, Policy};
 
 /// Redirects that are followed: some gateways answer `/metrics` with one to `/metrics/`.
 pub const REDIRECTS_MAX: usize = 3;
+/// Room that is made for a body whose length a peer announces, at most: more is believed when it comes.
+const ANNOUNCED_MAX: u64 = 1 << 20;
 /// Characters of a refusing body that an error shows.
 const SNIPPET_CHARS_MAX: usize = 120;
 
@@ -118,7 +120,8 @@ pub(super) fn within_the_host() -> Policy {
 /// [`TransportError::Cut`], [`TransportError::TooLarge`], or [`TransportError::Timeout`] when the
 /// request has a limit of its own.
 pub async fn whole_body(response: &mut Response, limit: usize) -> Result<Vec<u8>, TransportError> {
-    let mut body = Vec::new();
+    let announced = response.content_length().unwrap_or_default().min(ANNOUNCED_MAX);
+    let mut body = Vec::with_capacity(usize::try_from(announced).unwrap_or_default());
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),

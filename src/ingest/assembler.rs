@@ -95,8 +95,9 @@ struct Member {
 
 impl Member {
     fn new(rules: &SourceRules) -> Self {
-        let intake =
-            Intake::new(rules.window, rules.adapter.metrics()).with_spans(rules.adapter.spans());
+        let SourceRules { adapter, window, .. } = rules;
+        let intake = Intake::new(*window, adapter.metrics()).with_spans(adapter.spans());
+        let intake = intake.watched_only();
         Self { intake, scopes: BTreeSet::new() }
     }
 }

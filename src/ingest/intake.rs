@@ -46,6 +46,9 @@ pub struct Intake {
     watched: Watched,
     process_start: Option<SeriesId>,
     process_start_s: Option<f64>,
+    /// Whether the memory is of watched series alone, and then the scrape as that sees it.
+    remembers_watched_only: bool,
+    seen: Vec<f64>,
 }
 
 /// The watched series of one source.
@@ -96,7 +99,17 @@ impl Intake {
             watched,
             process_start: None,
             process_start_s: None,
+            remembers_watched_only: false,
+            seen: Vec::new(),
         }
+    }
+
+    /// The same intake, which remembers no series that is not watched: for a reader of what is watched,
+    /// who would hold five minutes of all the others for nobody.
+    #[must_use]
+    pub const fn watched_only(mut self) -> Self {
+        self.remembers_watched_only = true;
+        self
     }
 
     /// The same intake, which also counts these metrics over spans longer than the window; see
@@ -156,7 +169,12 @@ impl Intake {
             restarts.push(Restart::Process);
         }
         self.process_start_s = start_s.or(self.process_start_s);
-        memory.accept(values, &restarts, at);
+        if self.remembers_watched_only {
+            watched.pick(values, &mut self.seen);
+            memory.accept(&self.seen, &restarts, at);
+        } else {
+            memory.accept(values, &restarts, at);
+        }
         watched.refresh(values);
         let round = Round {
             points: &watched.points,
@@ -172,7 +190,8 @@ impl Intake {
         self.memory.accept(&[], &[], at);
     }
 
-    /// Raw values: of watched series for an hour, of the others for five minutes.
+    /// Raw values: of watched series for an hour, of the others for five minutes unless they are left
+    /// out.
     #[must_use]
     pub const fn memory(&self) -> &Memory {
         &self.memory
@@ -287,6 +306,16 @@ impl Watched {
         restarts
     }
 
+    /// The values of watched series alone, those of the others as gaps.
+    fn pick(&self, values: &[f64], picked: &mut Vec<f64>) {
+        let length = self.ids.iter().map(|id| id.index() + 1).max().unwrap_or_default();
+        picked.clear();
+        picked.resize(length, stale_marker());
+        for id in &self.ids {
+            picked[id.index()] = value_of(values, *id);
+        }
+    }
+
     fn refresh(&mut self, values: &[f64]) {
         for (point, id) in self.points.iter_mut().zip(&self.ids) {
             point.value = value_of(values, *id);
@@ -396,6 +425,30 @@ mod tests {
         }
         let newest = points.iter().filter(|point| !is_stale_marker(point.value));
         assert_eq!(newest.count(), 10);
+    }
+
+    #[test]
+    fn of_watched_series_alone_the_same_is_remembered() {
+        let mut all = Intake::new(Duration::from_secs(10), ["b".to_owned()]);
+        let mut only = Intake::new(Duration::from_secs(10), ["b".to_owned()]).watched_only();
+        for second in 1..9_u32 {
+            let at = Mono::from_secs_f64(second.into());
+            let body = match second {
+                4 => "a 1\nc 3\n".to_owned(),
+                _ => format!("a {second}\nb {}\nc {second}\n", 2 * second),
+            };
+            for intake in [&mut all, &mut only] {
+                intake.accept(body.as_bytes(), Format::Text, at).expect("small");
+            }
+        }
+        let samples = |intake: &Intake, id| {
+            let samples =
+                intake.memory().samples(SeriesId(id), Mono::START, Mono::from_secs_f64(9.0));
+            samples.iter().map(|one| (one.at_ms, one.value.to_bits())).collect::<Vec<_>>()
+        };
+        assert_eq!(samples(&only, 1), samples(&all, 1));
+        assert!(only.memory().gain(SeriesId(0), Mono::START, Mono::from_secs_f64(9.0)).is_none());
+        assert_eq!(only.book().newest(), all.book().newest());
     }
 
     #[test]

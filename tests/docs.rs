@@ -105,3 +105,42 @@ fn every_mark_on_the_page_of_screens_is_that_of_the_screen() {
         assert!(page.contains(&format!("| `{mark}` | `{ascii}` |")), "{mark} {ascii}");
     }
 }
+
+/// The cells of every row of a page's table, its head and the line below it left out.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    rows.skip(1).map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// Why a proof is none: `file: name` has to be a test that there is.
+fn no_proof(proof: &str) -> Option<String> {
+    let Some((file, name)) = proof.trim_matches('`').split_once(": ") else {
+        return Some(format!("{proof}: write it as `file: name`"));
+    };
+    let Ok(source) = std::fs::read_to_string(root().join(file)) else {
+        return Some(format!("{proof}: no such file"));
+    };
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let is_test = lines.windows(2).any(|pair| {
+        let [before, line] = pair else { return false };
+        before.contains("test]")
+            && line.trim_start_matches("async ").starts_with(&format!("fn {name}("))
+    });
+    (!is_test).then(|| format!("{proof}: no such test"))
+}
+
+#[test]
+fn what_weir_has_beside_its_peers_is_proven_by_a_test_that_there_is() {
+    let page = read(&root().join("docs/peers.md"));
+    let rows = rows(&page);
+    assert!(rows.len() > 30, "{}", rows.len());
+    for row in rows {
+        let [what, peers, weir, how, proof] = row[..] else { panic!("five cells: {row:?}") };
+        assert!(!peers.is_empty() && !how.is_empty(), "{what}");
+        assert!(["yes", "no"].contains(&weir), "{what}: {weir}");
+        assert_eq!(no_proof(proof), None, "{what}");
+    }
+    for wrong in ["`tests/docs.rs: rows`", "`tests/docs.rs: not_there`", "`tests/x.rs: y`", "a"] {
+        assert!(no_proof(wrong).is_some(), "{wrong}");
+    }
+}

@@ -117,6 +117,11 @@ impl Terminal {
         Self { master: Some(pair.master), keys: Some(keys), child, parser, written, gone, unread }
     }
 
+    /// Whether the terminal tells what the mouse does.
+    fn has_mouse(&self) -> bool {
+        self.screen(vt100::Screen::mouse_protocol_mode) != vt100::MouseProtocolMode::None
+    }
+
     fn id(&self) -> u32 {
         self.child.process_id().expect("it runs")
     }
@@ -204,6 +209,7 @@ impl Terminal {
         assert!(!self.screen(vt100::Screen::hide_cursor), "the cursor is hidden");
         assert!(!self.screen(vt100::Screen::bracketed_paste), "bracketed paste is on");
         assert!(self.is_cooked(), "raw mode is on");
+        assert!(!self.has_mouse(), "the mouse is taken");
         assert!(
             !self.screen(|screen| screen.contents().contains("INCIDENT")),
             "the frame is left behind"
@@ -331,6 +337,32 @@ fn what_is_pasted_is_text_where_text_is_typed_and_nothing_elsewhere() {
         assert!(!written.contains(never), "{never}");
     }
     terminal.press("q");
+    assert!(terminal.leaves_at_once().success());
+    terminal.is_restored("Quit");
+}
+
+#[test]
+fn the_wheel_moves_rows_once_it_is_asked_for_and_a_click_does_nothing() {
+    let mut terminal = Terminal::open(24, 80, &[]);
+    terminal.wait_for("INCIDENT nested-retries");
+    assert!(!terminal.has_mouse(), "selecting text is the terminal's");
+    terminal.press("M");
+    wait_until("taken", || terminal.has_mouse());
+    terminal.press("?");
+    terminal.wait_for(" more rows ");
+    let below = |screen: &vt100::Screen| {
+        let text = screen.contents();
+        let row = text.lines().find_map(|row| row.split_once(" more rows ")).unwrap_or_default().0;
+        row.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok())
+    };
+    let all = terminal.screen(below).expect("how many rows lie below");
+    terminal.press("\x1b[<65;10;10M\x1b[<65;10;10M\x1b[<64;10;10M");
+    wait_until("a row further", || terminal.screen(below) == Some(all - 1));
+    terminal.press("q\x1b[<0;20;2M\x1b[<0;20;2m");
+    wait_until("closed", || !terminal.screen(|screen| screen.contents().contains("more rows")));
+    terminal.press("M");
+    wait_until("given back", || !terminal.has_mouse());
+    terminal.press("Mq");
     assert!(terminal.leaves_at_once().success());
     terminal.is_restored("Quit");
 }

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chrono::{Local, Utc};
-use crossterm::event::{Event, EventStream, KeyEventKind};
+use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, MouseEventKind};
 use futures_util::StreamExt;
 use ratatui::Frame;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -63,7 +63,7 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
             let draw = |frame: &mut Frame<'_>| {
                 visible = view::draw(frame, &desk.model, &desk.appearance);
             };
-            if screen.draw(draw).is_err() {
+            if screen.set_mouse(desk.model.mouse).is_err() || screen.draw(draw).is_err() {
                 break ExitReason::TerminalLost;
             }
             desk.model.dirty = false;
@@ -363,6 +363,13 @@ fn terminal_msg(event: Event) -> Option<Msg> {
         Event::Key(key) if key.kind != KeyEventKind::Release => Some(Msg::Key(key)),
         Event::Paste(text) => Some(Msg::Paste(text)),
         Event::Resize(..) => Some(Msg::Resized),
+        // The wheel is the arrows. A click does nothing: none can hit a button by mistake.
+        Event::Mouse(mouse) => match mouse.kind {
+            MouseEventKind::ScrollUp => Some(KeyCode::Up),
+            MouseEventKind::ScrollDown => Some(KeyCode::Down),
+            _ => None,
+        }
+        .map(|code| Msg::Key(code.into())),
         _ => None,
     }
 }

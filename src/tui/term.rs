@@ -8,7 +8,9 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::event::{
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
+};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
     disable_raw_mode, enable_raw_mode,
@@ -31,10 +33,13 @@ pub struct Screen {
     frame: FrameWriter,
     /// What stands on the terminal is not what was drawn last.
     unknown: bool,
+    /// The terminal tells what the mouse does.
+    mouse: bool,
 }
 
 impl Screen {
-    /// Takes the terminal: raw mode, alternate screen, bracketed paste. The mouse stays the user's.
+    /// Takes the terminal: raw mode, alternate screen, bracketed paste. The mouse stays the user's until
+    /// it is asked for.
     ///
     /// # Errors
     /// [`Error::NoTerminal`] when standard output is not one.
@@ -54,7 +59,7 @@ impl Screen {
         take()?;
         let frame = FrameWriter::default();
         let terminal = Terminal::new(CrosstermBackend::new(frame.clone()))?;
-        Ok(Self { terminal, frame, unknown: false })
+        Ok(Self { terminal, frame, unknown: false, mouse: false })
     }
 
     /// Draws one frame and writes what changed in one piece.
@@ -66,6 +71,7 @@ impl Screen {
         if !ENTERED.load(Ordering::SeqCst) {
             take()?;
             self.unknown = true;
+            self.mouse = false;
         }
         queue!(self.frame, BeginSynchronizedUpdate)?;
         if std::mem::take(&mut self.unknown) {
@@ -92,7 +98,23 @@ impl Screen {
         restore();
         kill_process(getpid(), Signal::STOP)?;
         self.unknown = true;
+        self.mouse = false;
         take()
+    }
+
+    /// Asks the terminal for the mouse, or leaves it to the person, with the next frame.
+    ///
+    /// # Errors
+    /// Those of the frame that is collected.
+    pub fn set_mouse(&mut self, wanted: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.mouse, wanted) == wanted {
+            return Ok(());
+        }
+        if wanted {
+            queue!(self.frame, EnableMouseCapture)
+        } else {
+            queue!(self.frame, DisableMouseCapture)
+        }
     }
 }
 
@@ -117,6 +139,7 @@ pub fn restore() {
     let _ = execute!(
         io::stdout(),
         EndSynchronizedUpdate,
+        DisableMouseCapture,
         DisableBracketedPaste,
         LeaveAlternateScreen,
         cursor::Show

@@ -52,6 +52,8 @@ pub enum Action {
     Copy,
     /// Write the screen into files.
     Export,
+    /// Let the wheel move rows, or leave the mouse to the terminal.
+    Mouse,
     /// Hold the screen still.
     Freeze,
     /// A shorter time in the charts.
@@ -463,6 +465,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Slower, "slower", "play half as fast", "Time", Danger::Safe, SCREENS, &[key('-')], "slower", IS_REPLAY),
     row(Action::ZoomIn, "zoom-in", "show a shorter time in the charts", "Time", Danger::Safe, SCREENS, &[key('z')], "", ALWAYS),
     row(Action::ZoomOut, "zoom-out", "show a longer time in the charts", "Time", Danger::Safe, SCREENS, &[key('Z')], "", ALWAYS),
+    row(Action::Mouse, "mouse", "let the wheel move rows; again: the mouse is the terminal's", "Look", Danger::Safe, SCREENS, &[key('M')], "", ALWAYS),
     row(Action::Copy, "copy", "copy this screen as text: to the clipboard, and a file", "Look", Danger::Safe, SCREENS, &[key('y')], "", ALWAYS),
     row(Action::Export, "export", "write this screen: text, colours, image, signals, trends", "Look", Danger::Safe, SCREENS, &[key('X')], "", ALWAYS),
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),

@@ -274,6 +274,8 @@ pub struct Model {
     pub is_backfilled: bool,
     /// The scope that a person chose; `None` follows the worst.
     pub chosen_scope: Option<String>,
+    /// The wheel moves rows; the terminal cannot select text with the mouse then.
+    pub mouse: bool,
     /// How far back the charts reach, in seconds; `None` as far as is known.
     pub zoom_s: Option<u64>,
     /// The verdicts of the last hour.
@@ -341,6 +343,7 @@ impl Model {
             history: BTreeMap::new(),
             is_backfilled: false,
             chosen_scope: None,
+            mouse: false,
             zoom_s: None,
             judged: Judged::default(),
             onsets: BTreeMap::new(),

@@ -155,6 +155,15 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Export => return vec![Effect::Export],
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
+        Action::Mouse => {
+            model.mouse = !model.mouse;
+            let text = if model.mouse {
+                "the wheel moves rows; a click does nothing; Shift selects text on most terminals"
+            } else {
+                "the mouse is the terminal's again"
+            };
+            toast(model, Role::Plain, text);
+        }
         Action::ZoomIn => rewind::zoom(model, true),
         Action::ZoomOut => rewind::zoom(model, false),
         Action::NextScope => choose_scope(model, true),

@@ -92,17 +92,7 @@ pub async fn run(args: Args, ears: Handle) -> Result<ExitCode> {
     let alerts = alerts(&loaded, &sources)?;
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
     let environment = loaded.environment_name();
-    let recording = args.record.as_deref().map(|path| {
-        let adapters = config::adapters(&args.config);
-        let of = record::Subject { title: "watch", environment: &environment, origin };
-        let sources = sources.iter().map(SourceFacts::from);
-        let line = |facts: SourceFacts| {
-            let own = adapters.own_text(&facts.adapter.name);
-            SourceLine::new(&facts, own)
-        };
-        record::start(path, &of, sources.map(line).collect(), notify.clone())
-    });
-    let recording = recording.transpose()?;
+    let recording = recording(&args, &environment, origin, (&sources, &notify))?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
     let origins = Origins::default();
     let asked = origins.clone();
@@ -172,6 +162,24 @@ pub async fn run(args: Args, ears: Handle) -> Result<ExitCode> {
     record::end(recording);
     exit?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins the recording that was asked for.
+fn recording(
+    args: &Args,
+    environment: &str,
+    origin: Instant,
+    (sources, notify): (&[SourceConfig], &mpsc::Sender<Notice>),
+) -> Result<Option<RecordingThread>> {
+    let Some(path) = &args.record else { return Ok(None) };
+    let adapters = config::adapters(&args.config);
+    let of = record::Subject { title: "watch", environment, origin };
+    let line = |facts: SourceFacts| {
+        let own = adapters.own_text(&facts.adapter.name);
+        SourceLine::new(&facts, own)
+    };
+    let lines = sources.iter().map(SourceFacts::from).map(line).collect();
+    record::start(path, &of, lines, notify.clone()).map(Some)
 }
 
 /// Whether it starts armed: when the environment that was to be armed is the one of the file.

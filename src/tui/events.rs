@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::flag::{NoForecast, forecast};
 use crate::signal::Mono;
-use crate::tui::app::{Effect, Model, Msg, Question, update};
+use crate::tui::app::{Effect, Model, Mouse, Msg, Question, update};
 use crate::tui::session::{Error, Exit, ExitReason, Port, Session, Settings};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
@@ -63,7 +63,9 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
             let draw = |frame: &mut Frame<'_>| {
                 visible = view::draw(frame, &desk.model, &desk.appearance);
             };
-            if screen.set_mouse(desk.model.mouse).is_err() || screen.draw(draw).is_err() {
+            if screen.set_mouse(desk.model.mouse == Mouse::Wheel).is_err()
+                || screen.draw(draw).is_err()
+            {
                 break ExitReason::TerminalLost;
             }
             desk.model.dirty = false;
@@ -83,8 +85,8 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                 Some(Err(_)) | None => break ExitReason::TerminalLost,
             },
             Some(msg) = desk.answers.recv() => Woken::msg(msg),
-            changed = desk.session.updates.changed(), if !desk.updates_closed => {
-                desk.updates_closed = changed.is_err();
+            changed = desk.session.updates.changed(), if !desk.closed.updates => {
+                desk.closed.updates = changed.is_err();
                 second.reset_after(TICK_WAITS);
                 match desk.newest() {
                     Some(msg) if ticked.elapsed() >= TICK_WITH_UPDATE => {
@@ -93,12 +95,12 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
                     msg => msg.map_or(Woken::Nothing, Woken::msg),
                 }
             }
-            notice = desk.session.notices.recv(), if !desk.notices_closed => {
-                desk.notices_closed = notice.is_none();
+            notice = desk.session.notices.recv(), if !desk.closed.notices => {
+                desk.closed.notices = notice.is_none();
                 notice.map_or(Woken::Nothing, |notice| Woken::msg(Msg::Noticed(notice)))
             }
-            settings = desk.session.settings.recv(), if !desk.settings_closed => {
-                desk.settings_closed = settings.is_none();
+            settings = desk.session.settings.recv(), if !desk.closed.settings => {
+                desk.closed.settings = settings.is_none();
                 settings.map_or(Woken::Nothing, |settings| Woken::msg(desk.set(settings)))
             }
             _ = second.tick() => Woken::Second(None),
@@ -147,6 +149,14 @@ enum Next {
     Suspend,
 }
 
+/// The feeds that have ended: nobody asks them again.
+#[derive(Default)]
+struct Closed {
+    updates: bool,
+    notices: bool,
+    settings: bool,
+}
+
 /// The model with its inputs and outputs.
 struct Desk {
     model: Model,
@@ -154,9 +164,7 @@ struct Desk {
     session: Session,
     answers: mpsc::Receiver<Msg>,
     answer: mpsc::Sender<Msg>,
-    updates_closed: bool,
-    notices_closed: bool,
-    settings_closed: bool,
+    closed: Closed,
     /// Since the last frame.
     resized: bool,
 }
@@ -183,9 +191,7 @@ impl Desk {
             session,
             answers,
             answer,
-            updates_closed: false,
-            notices_closed: false,
-            settings_closed: false,
+            closed: Closed::default(),
             resized: false,
         }
     }

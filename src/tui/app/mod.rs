@@ -217,6 +217,16 @@ pub struct Onset {
     pub wall: DateTime<Utc>,
 }
 
+/// Whose the mouse is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mouse {
+    /// The terminal's: it selects text.
+    #[default]
+    Terminal,
+    /// The dashboard's: the wheel moves rows, and the terminal cannot select text.
+    Wheel,
+}
+
 /// The screen held still.
 #[derive(Clone, Debug)]
 pub struct Frozen {
@@ -274,8 +284,8 @@ pub struct Model {
     pub is_backfilled: bool,
     /// The scope that a person chose; `None` follows the worst.
     pub chosen_scope: Option<String>,
-    /// The wheel moves rows; the terminal cannot select text with the mouse then.
-    pub mouse: bool,
+    /// Whose the mouse is.
+    pub mouse: Mouse,
     /// How far back the charts reach, in seconds; `None` as far as is known.
     pub zoom_s: Option<u64>,
     /// The verdicts of the last hour.
@@ -343,7 +353,7 @@ impl Model {
             history: BTreeMap::new(),
             is_backfilled: false,
             chosen_scope: None,
-            mouse: false,
+            mouse: Mouse::Terminal,
             zoom_s: None,
             judged: Judged::default(),
             onsets: BTreeMap::new(),

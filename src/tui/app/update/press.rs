@@ -14,7 +14,7 @@ use crate::tui::app::offer::Next;
 use crate::tui::app::page::{Listed, Page};
 use crate::tui::app::update::{arm, dialog, guide, inspect, palette, rewind, toast, trace};
 use crate::tui::app::walk::Walk;
-use crate::tui::app::{Effect, Frozen, Model};
+use crate::tui::app::{Effect, Frozen, Model, Mouse};
 use crate::tui::session::{Entry, Seek, Want};
 use crate::tui::theme::Role;
 
@@ -155,15 +155,7 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         Action::Export => return vec![Effect::Export],
         Action::Freeze if model.playhead.is_some() => return vec![Effect::Seek(Seek::PlayPause)],
         Action::Freeze => freeze(model, now),
-        Action::Mouse => {
-            model.mouse = !model.mouse;
-            let text = if model.mouse {
-                "the wheel moves rows; a click does nothing; Shift selects text on most terminals"
-            } else {
-                "the mouse is the terminal's again"
-            };
-            toast(model, Role::Plain, text);
-        }
+        Action::Mouse => mouse(model),
         Action::ZoomIn => rewind::zoom(model, true),
         Action::ZoomOut => rewind::zoom(model, false),
         Action::NextScope => choose_scope(model, true),
@@ -219,6 +211,20 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
         | Action::Slower => return action.seek().map_or_else(Vec::new, |to| rewind::go(model, to)),
     }
     Vec::new()
+}
+
+/// Gives the mouse to the dashboard, or back to the terminal.
+fn mouse(model: &mut Model) {
+    model.mouse = match model.mouse {
+        Mouse::Terminal => Mouse::Wheel,
+        Mouse::Wheel => Mouse::Terminal,
+    };
+    let text = if model.mouse == Mouse::Wheel {
+        "the wheel moves rows; a click does nothing; Shift selects text on most terminals"
+    } else {
+        "the mouse is the terminal's again"
+    };
+    toast(model, Role::Plain, text);
 }
 
 /// Opens the plan that comes next, if the next step is one.

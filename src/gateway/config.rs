@@ -31,7 +31,7 @@ pub struct GatewayConfig {
     /// Address of the admin plane and `/metrics`; loopback unless there is a reason.
     pub admin_listen: SocketAddr,
     /// The provider: its address, or a table.
-    #[schemars(with = "super::config_upstream::Written")]
+    #[schemars(with = "super::config_upstream::UpstreamWritten")]
     pub upstream: UpstreamConfig,
     /// Key that is sent to the provider in place of the caller's; named by environment variable.
     pub upstream_key_env: Option<String>,

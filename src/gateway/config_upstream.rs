@@ -36,7 +36,7 @@ pub struct UpstreamConfig {
 /// The table, as it is written.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Table {
+pub(super) struct UpstreamTable {
     /// The provider, `http://...` or `https://...`, without a path.
     url: String,
     /// `llm` for a model API, `http` for any other, such as a search.
@@ -50,15 +50,15 @@ pub(super) struct Table {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "its schema is all that is read of it")]
-pub(super) enum Written {
+pub(super) enum UpstreamWritten {
     /// The provider, `http://...` or `https://...`, without a path.
     Url(String),
     /// The same with more to say.
-    Table(Table),
+    Table(UpstreamTable),
 }
 
-impl From<Table> for UpstreamConfig {
-    fn from(Table { url, kind, key_header }: Table) -> Self {
+impl From<UpstreamTable> for UpstreamConfig {
+    fn from(UpstreamTable { url, kind, key_header }: UpstreamTable) -> Self {
         Self { url, kind, key_header }
     }
 }
@@ -79,7 +79,8 @@ impl<'de> Deserialize<'de> for UpstreamConfig {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                Table::deserialize(MapAccessDeserializer::new(map)).map(UpstreamConfig::from)
+                UpstreamTable::deserialize(MapAccessDeserializer::new(map))
+                    .map(UpstreamConfig::from)
             }
         }
         deserializer.deserialize_any(Either)

@@ -312,6 +312,27 @@ fn it_stops_and_goes_on_with_the_terminal_given_back_between() {
             })
         });
     }
+    // Each time once: that it goes on is no news to whoever has stopped itself.
+    assert_eq!(terminal.written().matches("\x1b[?1049h").count(), 3);
+    terminal.press("q");
+    assert!(terminal.leaves_at_once().success());
+    terminal.is_restored("Quit");
+}
+
+#[test]
+fn after_a_stop_from_outside_it_takes_the_terminal_anew() {
+    let mut terminal = Terminal::open(24, 80, &[]);
+    terminal.wait_for("INCIDENT nested-retries");
+    let taken = |terminal: &Terminal| terminal.written().matches("\x1b[?1049h").count();
+    assert_eq!(taken(&terminal), 1);
+    terminal.signal(Signal::STOP);
+    let id = terminal.id();
+    wait_until("stopped", || state_of(id) == Some('T'));
+    terminal.signal(Signal::CONT);
+    wait_until("taken anew", || taken(&terminal) == 2);
+    wait_until("in raw mode", || !terminal.is_cooked());
+    // What was drawn before is gone with the screen, so this is a whole frame.
+    terminal.wait_for("INCIDENT nested-retries");
     terminal.press("q");
     assert!(terminal.leaves_at_once().success());
     terminal.is_restored("Quit");

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::flag::{NoForecast, forecast};
 use crate::signal::Mono;
-use crate::tui::app::{Effect, Model, Mouse, Msg, Question, update};
+use crate::tui::app::{Effect, Model, Msg, Question, update};
 use crate::tui::session::{Error, Exit, ExitReason, Port, Session, Settings};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
@@ -36,8 +36,10 @@ const TICK_WITH_UPDATE: Duration = Duration::from_millis(500);
 const TICK_WAITS: Duration = Duration::from_millis(1_200);
 /// Answers of effects that may wait to be read.
 const ANSWERS_MAX: usize = 64;
-/// `SIGTSTP`, which the terminal cannot send in raw mode but `kill` can.
-const SIGTSTP: i32 = 20;
+/// The terminal cannot send it in raw mode, but `kill` can.
+const SIGTSTP: i32 = rustix::process::Signal::TSTP.as_raw();
+/// Also after a stop from outside.
+const SIGCONT: i32 = rustix::process::Signal::CONT.as_raw();
 
 /// Runs the dashboard until the person leaves, a signal comes or the terminal is gone.
 ///
@@ -53,19 +55,18 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ticked = Instant::now();
     let mut drawn: Option<Instant> = None;
+    let mut resizes = 0;
     let reason = loop {
         let due = drawn.map_or_else(Instant::now, |drawn| drawn + FRAME_MIN);
         if desk.model.dirty && Instant::now() >= due {
             let mut visible = None;
-            if std::mem::take(&mut desk.resized) {
+            if std::mem::replace(&mut resizes, desk.resizes) != desk.resizes {
                 screen.resized();
             }
             let draw = |frame: &mut Frame<'_>| {
                 visible = view::draw(frame, &desk.model, &desk.appearance);
             };
-            if screen.set_mouse(desk.model.mouse == Mouse::Wheel).is_err()
-                || screen.draw(draw).is_err()
-            {
+            if screen.set_mouse(desk.model.mouse).is_err() || screen.draw(draw).is_err() {
                 break ExitReason::TerminalLost;
             }
             desk.model.dirty = false;
@@ -78,6 +79,13 @@ pub async fn run(session: Session) -> Result<Exit, Error> {
             biased;
             name = signals.recv() => match name {
                 "SIGTSTP" => Woken::Suspend,
+                "SIGCONT" => {
+                    if screen.continued().is_err() {
+                        break ExitReason::TerminalLost;
+                    }
+                    desk.model.dirty = true;
+                    Woken::Nothing
+                }
                 name => break ExitReason::Signal(name),
             },
             event = terminal.next() => match event {
@@ -165,8 +173,8 @@ struct Desk {
     answers: mpsc::Receiver<Msg>,
     answer: mpsc::Sender<Msg>,
     closed: Closed,
-    /// Since the last frame.
-    resized: bool,
+    /// How often the terminal has changed its size.
+    resizes: u32,
 }
 
 impl Desk {
@@ -192,7 +200,7 @@ impl Desk {
             answers,
             answer,
             closed: Closed::default(),
-            resized: false,
+            resizes: 0,
         }
     }
 
@@ -243,7 +251,9 @@ impl Desk {
     fn step(&mut self, msg: Msg) -> Next {
         let now = self.now();
         let mut next = Next::Go;
-        self.resized |= matches!(msg, Msg::Resized);
+        if matches!(msg, Msg::Resized) {
+            self.resizes = self.resizes.wrapping_add(1);
+        }
         for effect in update(&mut self.model, msg, now) {
             match effect {
                 Effect::Leave => return Next::Leave,
@@ -380,12 +390,13 @@ fn terminal_msg(event: Event) -> Option<Msg> {
     }
 }
 
-/// The signals that end or stop the dashboard.
+/// The signals that end or stop the dashboard, or let it go on.
 struct Signals {
     terminate: Signal,
     hang_up: Signal,
     interrupt: Signal,
     stop: Signal,
+    go_on: Signal,
 }
 
 impl Signals {
@@ -395,6 +406,7 @@ impl Signals {
             hang_up: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             stop: signal(SignalKind::from_raw(SIGTSTP))?,
+            go_on: signal(SignalKind::from_raw(SIGCONT))?,
         })
     }
 
@@ -404,6 +416,7 @@ impl Signals {
             _ = self.hang_up.recv() => "SIGHUP",
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.stop.recv() => "SIGTSTP",
+            _ = self.go_on.recv() => "SIGCONT",
         }
     }
 }

@@ -22,6 +22,7 @@ use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 
+use crate::tui::app::Mouse;
 use crate::tui::session::Error;
 
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -33,8 +34,9 @@ pub struct Screen {
     frame: FrameWriter,
     /// What stands on the terminal is not what was drawn last.
     unknown: bool,
-    /// The terminal tells what the mouse does.
-    mouse: bool,
+    mouse: Mouse,
+    /// The next word that the process goes on is about a stop of its own.
+    stopped_itself: bool,
 }
 
 impl Screen {
@@ -59,7 +61,7 @@ impl Screen {
         take()?;
         let frame = FrameWriter::default();
         let terminal = Terminal::new(CrosstermBackend::new(frame.clone()))?;
-        Ok(Self { terminal, frame, unknown: false, mouse: false })
+        Ok(Self { terminal, frame, unknown: false, mouse: Mouse::Terminal, stopped_itself: false })
     }
 
     /// Draws one frame and writes what changed in one piece.
@@ -69,9 +71,7 @@ impl Screen {
     pub fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         // A task that panicked has given the terminal back for its report, and the dashboard goes on.
         if !ENTERED.load(Ordering::SeqCst) {
-            take()?;
-            self.unknown = true;
-            self.mouse = false;
+            self.take_again()?;
         }
         queue!(self.frame, BeginSynchronizedUpdate)?;
         if std::mem::take(&mut self.unknown) {
@@ -96,9 +96,26 @@ impl Screen {
     /// The terminal's, on coming back.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
+        self.stopped_itself = true;
         kill_process(getpid(), Signal::STOP)?;
+        self.take_again()
+    }
+
+    /// The process goes on. Whoever stopped it from outside has used the terminal since then.
+    ///
+    /// # Errors
+    /// The terminal's.
+    pub fn continued(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.stopped_itself) {
+            return Ok(());
+        }
+        restore();
+        self.take_again()
+    }
+
+    fn take_again(&mut self) -> io::Result<()> {
         self.unknown = true;
-        self.mouse = false;
+        self.mouse = Mouse::Terminal;
         take()
     }
 
@@ -106,14 +123,13 @@ impl Screen {
     ///
     /// # Errors
     /// Those of the frame that is collected.
-    pub fn set_mouse(&mut self, wanted: bool) -> io::Result<()> {
+    pub fn set_mouse(&mut self, wanted: Mouse) -> io::Result<()> {
         if std::mem::replace(&mut self.mouse, wanted) == wanted {
             return Ok(());
         }
-        if wanted {
-            queue!(self.frame, EnableMouseCapture)
-        } else {
-            queue!(self.frame, DisableMouseCapture)
+        match wanted {
+            Mouse::Weir => queue!(self.frame, EnableMouseCapture),
+            Mouse::Terminal => queue!(self.frame, DisableMouseCapture),
         }
     }
 }

@@ -195,8 +195,9 @@ impl How {
                 format!("; its evidence says otherwise since {}", clock(at))
             });
             let (at, answer) = (clock(step.at), &step.answer);
+            let colon = if step.title.ends_with('?') { "" } else { ":" };
             lines.push(format!(
-                "{number} {at} {}/{} {}: {skipped}{answer}{by}{changed}",
+                "{number} {at} {}/{} {}{colon} {skipped}{answer}{by}{changed}",
                 step.book, step.node, step.title
             ));
             for one in &step.evidence {

@@ -217,16 +217,6 @@ pub struct Onset {
     pub wall: DateTime<Utc>,
 }
 
-/// Whose the mouse is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mouse {
-    /// The terminal's: it selects text.
-    #[default]
-    Terminal,
-    /// The dashboard's: the wheel moves rows, and the terminal cannot select text.
-    Wheel,
-}
-
 /// The screen held still.
 #[derive(Clone, Debug)]
 pub struct Frozen {
@@ -251,6 +241,15 @@ pub struct Toast {
     pub role: Role,
     /// Until when.
     pub until: Mono,
+}
+
+/// Whose the mouse is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mouse {
+    /// The terminal's: it selects text.
+    Terminal,
+    /// Weir's: the wheel moves rows.
+    Weir,
 }
 
 /// Everything that the screen shows.

@@ -216,10 +216,10 @@ pub fn act(model: &mut Model, action: Action, now: Mono) -> Vec<Effect> {
 /// Gives the mouse to the dashboard, or back to the terminal.
 fn mouse(model: &mut Model) {
     model.mouse = match model.mouse {
-        Mouse::Terminal => Mouse::Wheel,
-        Mouse::Wheel => Mouse::Terminal,
+        Mouse::Terminal => Mouse::Weir,
+        Mouse::Weir => Mouse::Terminal,
     };
-    let text = if model.mouse == Mouse::Wheel {
+    let text = if model.mouse == Mouse::Weir {
         "the wheel moves rows; a click does nothing; Shift selects text on most terminals"
     } else {
         "the mouse is the terminal's again"

@@ -33,7 +33,7 @@ pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
 fn breaker(facts: &Facts<'_>) -> Section {
     let (model, look) = (facts.model, facts.look);
     let (word, role) = breaker_word(model);
-    let strip = facts.width.saturating_sub(31).min(60);
+    let strip = facts.width.saturating_sub(32).min(60);
     let mut state = vec![
         Span::raw(format!(" {:<18}", "state")),
         Span::styled(format!("{:>10}  ", format!("{} {word}", look.mark(role))), look.style(role)),

@@ -408,9 +408,9 @@ fn a_task_that_panics_does_not_take_the_screen_away() {
     terminal.wait_for("INCIDENT nested-retries");
     wait_until("on its own screen", || terminal.screen(vt100::Screen::alternate_screen));
     wait_until("in raw mode", || !terminal.is_cooked());
-    terminal.press("o");
-    terminal.wait_for("attempts per original");
-    terminal.press("q");
+    terminal.press("t");
+    terminal.wait_for("a task of weir failed, its answer will not come");
+    terminal.press("oq");
     assert!(terminal.leaves_at_once().success());
     terminal.is_restored("Quit");
 }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::flag::{NoForecast, forecast};
 use crate::signal::Mono;
 use crate::tui::app::{Effect, Model, Msg, Question, update};
-use crate::tui::session::{Error, Exit, ExitReason, Port, Session, Settings};
+use crate::tui::session::{Error, Exit, ExitReason, Notice, Port, Session, Settings};
 use crate::tui::term::{Screen, is_lost};
 use crate::tui::theme::Appearance;
 use crate::tui::view;
@@ -351,8 +351,13 @@ impl Desk {
     fn spawn(&self, answer: impl Future<Output = Msg> + Send + 'static) {
         let back = self.answer.clone();
         tokio::spawn(async move {
+            // Nobody waits in silence for an answer that cannot come.
+            let msg = tokio::spawn(answer).await.unwrap_or_else(|_| {
+                let text = "a task of weir failed, its answer will not come".to_owned();
+                Msg::Noticed(Notice { wall: Utc::now(), text })
+            });
             // The screen may be gone by then; there is nobody left to tell.
-            let _ = back.send(answer.await).await;
+            let _ = back.send(msg).await;
         });
     }
 }

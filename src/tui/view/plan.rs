@@ -12,7 +12,7 @@ use crate::tui::app::action::Action;
 use crate::tui::app::arming::IDLE;
 use crate::tui::app::flip::{Focus, PlanDialog, Stage, Visible};
 use crate::tui::theme::{Appearance, Role};
-use crate::tui::view::format::{clock, span, whole_span};
+use crate::tui::view::format::{clock, factor, percent, rate, span, whole_span};
 use crate::tui::view::texts::{typed, wrap};
 use crate::tui::view::widgets::{centred, folded, lines, overlay};
 
@@ -241,7 +241,9 @@ fn price(
 
 fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<Line<'static>> {
     let mut content = field("reaches", &plan.reach, width);
-    content.extend(field("now", &effect_now(model), width));
+    let [flow, left] = effect_now(model);
+    content.extend(field("now", &flow, width));
+    content.extend(field("", &left, width));
     content.extend(field("verify", &plan.verify, width));
     if !model.tells_effective() {
         content.extend(field("", "effective: not told by this store", width));
@@ -267,22 +269,24 @@ fn details(model: &Model, plan: &Plan, look: &Appearance, width: usize) -> Vec<L
     content
 }
 
-/// The numbers that the flip is about, as they are.
-fn effect_now(model: &Model) -> String {
-    let number = |path: &str, digits: usize| {
-        model.number(path).map_or_else(|| "?".to_owned(), |value| format!("{value:.digits$}"))
+/// The numbers that the flip is about, as they are: the flow, and what is left of the quota.
+fn effect_now(model: &Model) -> [String; 2] {
+    let number = |path: &str, format: fn(f64) -> String| {
+        model.number(path).map_or_else(|| "?".to_owned(), format)
     };
-    let share = |path: &str| {
-        model.number(path).map_or_else(|| "?".to_owned(), |value| format!("{:.0}%", value * 100.0))
-    };
-    format!(
-        "attempts/original {}  offered {}/s  admitted {}/s  TPM {}  RPM {}",
-        number("amplification", 1),
-        number("offered_rps", 0),
-        number("admitted_rps", 0),
-        share("tpm_headroom"),
-        share("rpm_headroom")
-    )
+    [
+        format!(
+            "attempts/original {}  offered {}  admitted {}",
+            number("amplification", factor),
+            number("offered_rps", rate),
+            number("admitted_rps", rate)
+        ),
+        format!(
+            "left: TPM {}  RPM {}",
+            number("tpm_headroom", percent),
+            number("rpm_headroom", percent)
+        ),
+    ]
 }
 
 /// Widths of key and values, of all changes alike.

@@ -144,7 +144,7 @@ impl Why {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!("{}  {}", self.place, self.title)];
-        lines.extend(self.prose.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        lines.extend(paragraphs(&self.prose));
         if !self.forks.is_empty() {
             lines.push("it tells apart:".to_owned());
             lines.extend(self.forks.iter().map(Fork::line));
@@ -224,7 +224,40 @@ impl How {
 }
 
 /// At most four decimals, without zeros at the end.
+/// A line for each paragraph and for each point of a list: where an author's line ended says nothing.
+fn paragraphs(prose: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for line in prose.lines().map(str::trim_end) {
+        let words = line.trim_start();
+        let is_point = words.starts_with("- ") || words.starts_with("* ");
+        match all.last_mut().filter(|_| is_open && !is_point) {
+            Some(last) if !words.is_empty() => {
+                last.push(' ');
+                last.push_str(words);
+            }
+            _ if !words.is_empty() => all.push(line.to_owned()),
+            _ => {}
+        }
+        is_open = !words.is_empty();
+    }
+    all
+}
+
 fn short(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_told_by_paragraphs_and_points() {
+        let prose = "One line\nand its end.\n\nAnother:\n\n- a point\n  of two lines\n- the next\n";
+        let told = ["One line and its end.", "Another:", "- a point of two lines", "- the next"];
+        assert_eq!(paragraphs(prose), told);
+        assert!(paragraphs("\n\n").is_empty());
+    }
 }

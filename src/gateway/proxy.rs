@@ -49,6 +49,11 @@ const NOT_FORWARDED: [&str; 12] = [
     "expect",
 ];
 
+/// Which attempt of its request this is, from 1.
+const ATTEMPT: HeaderName = HeaderName::from_static("x-weir-attempt");
+/// Milliseconds until nobody waits for the answer any more, by the name that Envoy reads.
+const TIME_LEFT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
+
 /// The body of every answer of the data plane.
 pub type ProxyBody = Either<Full<Bytes>, Relayed>;
 
@@ -135,7 +140,14 @@ impl Proxy {
                 "this listener forwards paths under /v1/; admin and /metrics have their own",
             ));
         }
-        let body = match Limited::new(body, self.body_max).collect().await {
+        // Who sends slower than it waits for an answer holds nothing but its own connection, and not
+        // for ever.
+        let whole = Limited::new(body, self.body_max).collect();
+        let Ok(read) = tokio::time::timeout(self.time_allowed(&parts.headers), whole).await else {
+            let message = "the body did not come within the time that its caller waits";
+            return Ok(error(shape, StatusCode::REQUEST_TIMEOUT, "weir_body_slow", message));
+        };
+        let body = match read {
             Ok(body) => body.to_bytes(),
             Err(fault) if fault.is::<LengthLimitError>() => {
                 let message = format!(
@@ -321,7 +333,7 @@ impl Proxy {
         let left = offer.deadline.map_or(self.attempt_timeout, |deadline| {
             deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
         });
-        let exchange = self.exchange(attempt, (offer.scope, asked), request);
+        let exchange = self.exchange((attempt, left), (offer.scope, asked), request);
         let (ending, status, why) = match tokio::time::timeout(left, exchange).await {
             Ok(Ok(held)) => return held,
             Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
@@ -338,12 +350,12 @@ impl Proxy {
 
     async fn exchange(
         &self,
-        attempt: AttemptId,
+        (attempt, left): (AttemptId, Duration),
         (scope, asked): (ScopeId, Option<&Asked>),
         (parts, body): Outgoing<'_>,
     ) -> Result<Held, UpstreamError> {
         let ready = self.upstream.ready().await?;
-        let request = self.outgoing(attempt, parts, body);
+        let request = self.outgoing((attempt, left), parts, body);
         self.shell.with(|gate, now| gate.handle_sent(attempt, now));
         let response = self.upstream.send(ready, request).await?;
         let (head, body) = response.into_parts();
@@ -413,7 +425,7 @@ impl Proxy {
 
     fn outgoing(
         &self,
-        attempt: AttemptId,
+        (attempt, left): (AttemptId, Duration),
         parts: &http::request::Parts,
         body: Bytes,
     ) -> Request<Full<Bytes>> {
@@ -449,8 +461,10 @@ impl Proxy {
             }
             headers.insert(name, key.clone());
         }
-        headers
-            .insert(HeaderName::from_static("x-weir-attempt"), HeaderValue::from(attempt.number));
+        headers.insert(ATTEMPT, HeaderValue::from(attempt.number));
+        // A proxy or another gateway on the way may give up when this one does.
+        let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+        headers.insert(TIME_LEFT, HeaderValue::from(left));
         request
     }
 }

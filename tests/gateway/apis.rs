@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Gate, Hand, WIDE, answer};
 
@@ -128,4 +129,38 @@ async fn with_several_quotas_a_search_names_its_own() {
     let metrics = gate.metrics().await;
     assert_eq!(metrics.count("weir_admitted_total", &[("scope", "brave/a/news")]), 1);
     assert_eq!(metrics.count("weir_admitted_total", &[("scope", "brave/a/web")]), 0);
+}
+
+#[tokio::test]
+async fn the_time_that_is_left_reaches_the_provider() {
+    let hand = Hand::saying(answer("200 OK", "", "{}")).await;
+    let gate = Gate::start(&hand.url(), "attempt_timeout_s = 60.0", WIDE).await;
+    let left = |head: &str| -> u64 {
+        let lines = lines(head, "x-envoy-expected-rq-timeout-ms");
+        let [line] = &lines[..] else { panic!("{head}") };
+        line.rsplit(' ').next().and_then(|ms| ms.parse().ok()).expect("milliseconds")
+    };
+    // What the caller said, less what has passed; nobody's word is the time limit of an attempt.
+    for headers in [&[("x-weir-deadline-ms", "30000")][..], &[]] {
+        gate.post(MESSAGES, headers, &message("a")).await;
+    }
+    let heads = hand.heads();
+    assert!((1..=30_000).contains(&left(&heads[0])), "{}", heads[0]);
+    assert!((30_001..=60_000).contains(&left(&heads[1])), "{}", heads[1]);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_slower_than_its_caller_waits_holds_nothing() {
+    let hand = Hand::saying(answer("200 OK", "", "{}")).await;
+    let gate = Gate::start(&hand.url(), "", WIDE).await;
+    let mut slow = tokio::net::TcpStream::connect(gate.data_host()).await.expect("it listens");
+    let head = "POST /v1/embeddings HTTP/1.1\r\nhost: gate\r\ncontent-length: 1000\r\n\
+                x-weir-deadline-ms: 100\r\nconnection: close\r\n\r\n{";
+    slow.write_all(head.as_bytes()).await.expect("it reads");
+    let mut said = String::new();
+    slow.read_to_string(&mut said).await.expect("an answer");
+    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("weir_body_slow"), "{said}");
+    let metrics = gate.metrics().await;
+    assert_eq!(metrics.count("weir_offered_total", &[]), 0, "it never was a request");
+    assert_eq!(gate.embed("a").await.status, 200);
 }

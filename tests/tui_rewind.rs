@@ -69,7 +69,14 @@ fn nothing_is_planned_from_the_past_and_the_diagnosis_is_that_of_the_moment() {
     assert!(press(&mut model, KeyCode::Enter).is_empty(), "no plan from then");
     letters(&mut model, "....");
     assert!(press(&mut model, KeyCode::Enter).is_empty(), "no plan from the storm of then");
-    letters(&mut model, "p");
+    // Nor by a key of its own, from any screen.
+    letters(&mut model, "of");
+    for key in "cSxmuR".chars() {
+        let effects = press(&mut model, KeyCode::Char(key));
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::MakePlan(_))), "{key}");
+        assert!(!matches!(model.mode(), Mode::Planning | Mode::Guide(_)), "{key}");
+    }
+    letters(&mut model, "d$");
     assert_eq!(title(&model), "nested-retries");
     assert!(matches!(press(&mut model, KeyCode::Enter).as_slice(), [Effect::MakePlan(_)]));
 }

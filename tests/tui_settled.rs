@@ -25,7 +25,7 @@ use weir::tui::app::offer::Next;
 use weir::tui::app::{Effect, Model, Msg, State, update};
 use weir::tui::theme::{ASCII, Appearance, Depth};
 use weir::tui::view::render;
-use weir::tui::{Guidance, Update, Want};
+use weir::tui::{Guidance, Update, Want, Wish};
 
 const FLIP: u64 = 61;
 
@@ -173,11 +173,7 @@ fn guards_of_a_plan_that_is_read_follow_the_evidence_and_the_focus_stays() {
     press(&mut model, KeyCode::Char('f'));
     let change = Change { key: "admission.mode".to_owned(), to: None };
     let want = Want::Changes { name: "admission.mode".to_owned(), changes: vec![change] };
-    let wish = weir::tui::Wish {
-        want,
-        update: model.latest.clone(),
-        scope: model.scope().map(str::to_owned),
-    };
+    let wish = Wish { want, update: model.latest.clone(), scope: model.scope().map(str::to_owned) };
     model.modes.push(Mode::Planning);
     answer(&mut model, vec![Effect::MakePlan(wish)], &table);
     press(&mut model, KeyCode::Tab);
@@ -397,4 +393,27 @@ fn an_incident_that_could_not_be_told_for_a_moment_began_when_it_began() {
         look_again(&mut model, second, cause, standing, &[]);
     }
     assert_eq!(since(&model), before);
+}
+
+#[test]
+fn a_forecast_that_took_too_long_is_none() {
+    for (took_s, is_shown) in [(19, true), (21, false)] {
+        let mut model = watched(60, None);
+        press(&mut model, KeyCode::Char('c'));
+        let table = table();
+        let wish = Wish {
+            want: Want::Named("contain".to_owned()),
+            update: model.latest.clone(),
+            scope: model.scope().map(str::to_owned),
+        };
+        let plan = wish.plan(&table, "id-1".to_owned()).expect("a plan");
+        update(&mut model, Msg::Planned(Ok(plan)), at(60));
+        let scope = model.scope().expect("a scope").to_owned();
+        let forecast = Ok(Forecast { scope, rows: Vec::new(), assumptions: Vec::new() });
+        let told = Msg::Foretold { request_id: "id-1".to_owned(), forecast };
+        update(&mut model, told, at(60 + took_s));
+        let Mode::Plan(dialog) = model.mode() else { panic!("{:?}", model.mode()) };
+        let forecast = dialog.forecast.as_ref().expect("an answer");
+        assert_eq!(forecast.is_ok(), is_shown, "{took_s} s: {forecast:?}");
+    }
 }

@@ -172,7 +172,7 @@ fn live(
     let total = if args.headless { total } else { args.total.unwrap_or(SCREEN_RUN_MAX) };
     let (program, seed, redis) = (&*program, args.seed, args.redis.as_deref());
     let staging = Staging { program, scenario, source, seed, total, redis };
-    super::runtime()?.block_on(async {
+    super::on_runtime(async {
         if args.headless {
             let stage = Stage::set(&staging).await?;
             out::note(format_args!("weir: {}", admin_words(&stage)));

@@ -90,7 +90,7 @@ fn play_live(gate: &GateFile, library: &Arc<Library>, redis: Option<&str>) -> Re
     }
     let program = std::env::current_exe().wrap_err("cannot find the program to start again")?;
     super::log_to_stderr();
-    super::runtime()?.block_on(async {
+    super::on_runtime(async {
         let mut runs = Vec::new();
         for seed in seeds {
             let (program, seed, total) = (&*program, *seed, *total);

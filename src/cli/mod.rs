@@ -52,6 +52,7 @@ mod watch;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use color_eyre::eyre::Result;
@@ -160,41 +161,47 @@ fn said(report: &color_eyre::Report) -> String {
     text
 }
 
+/// How long a line that is being written when a command ends may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Drill(args) => drill::run(&args),
         Command::DrillClients(args) => {
             log_to_stderr();
-            runtime()?.block_on(drill_clients::run(args))
+            on_runtime(drill_clients::run(args))
         }
         Command::Provider(args) => {
             log_to_stderr();
-            runtime()?.block_on(provider::run(args))
+            on_runtime(provider::run(args))
         }
         Command::Watch(args) => {
             let _log = log_to_file();
             // What is heard is read on a thread of its own: whatever it takes, the rest does not wait,
             // and to hand a page from one thread to another costs more than to read it.
             let (ears, rest) = (runtime_of(1)?, runtime_of(1)?);
-            rest.block_on(watch::run(args, ears.handle().clone()))
+            let ended = rest.block_on(watch::run(args, ears.handle().clone()));
+            ears.shutdown_timeout(LAST_WORDS);
+            rest.shutdown_timeout(LAST_WORDS);
+            ended
         }
-        Command::Init(args) => runtime()?.block_on(init::run(args)),
+        Command::Init(args) => on_runtime(init::run(args)),
         Command::Config(args) => configure::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Recording(args) => recording::run(&args),
-        Command::Scrape(args) => runtime()?.block_on(scrape::run(args)),
-        Command::Doctor(args) => runtime()?.block_on(doctor::run(args)),
-        Command::Signals(args) => runtime()?.block_on(signals::run(args)),
+        Command::Scrape(args) => on_runtime(scrape::run(args)),
+        Command::Doctor(args) => on_runtime(doctor::run(args)),
+        Command::Signals(args) => on_runtime(signals::run(args)),
         Command::Classify(args) => classify::run(&args),
         Command::Rate(args) => rate::run(&args),
         Command::Runbook(args) => runbook::run(&args),
-        Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
-        Command::Report(args) => runtime()?.block_on(report::run(args)),
-        Command::Flag(args) => runtime()?.block_on(flag::run(args)),
-        Command::Audit(args) => runtime()?.block_on(audit::run(args)),
+        Command::Diagnose(args) => on_runtime(diagnose::run(args)),
+        Command::Report(args) => on_runtime(report::run(args)),
+        Command::Flag(args) => on_runtime(flag::run(args)),
+        Command::Audit(args) => on_runtime(audit::run(args)),
         Command::Gateway(args) => {
             log_to_stderr();
-            runtime()?.block_on(gateway::run(args))
+            on_runtime(gateway::run(args))
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -207,8 +214,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    runtime_of(2)
+/// Runs a command on a runtime of its own. What is still worked out on other threads when it ends is not
+/// waited for, such as a forecast that nobody will read; a line that is being written is.
+fn on_runtime<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = runtime_of(2)?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_timeout(LAST_WORDS);
+    ended
 }
 
 fn runtime_of(threads: usize) -> Result<tokio::runtime::Runtime> {

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let appearance = args.look.appearance(None)?;
     let _log = super::log_to_file();
-    super::runtime()?.block_on(async {
+    super::on_runtime(async {
         let header = replay.header();
         let (title, environment) = (format!("replay {}", header.title), header.environment.clone());
         let (sender, updates) = watch::channel(None);

@@ -369,29 +369,26 @@ const LISTS: Places = PAGES.and(&[C::Edit, C::Palette, C::Field]);
 const FORMS: Places = on(&[C::Edit, C::Typing, C::Plan, C::Field]);
 
 const ALWAYS: Condition = Condition { test: |_| true, words: None };
-const MAY_CHANGE: Condition =
-    Condition::when("where flags may be changed", |model| !model.read_only);
+const MAY_CHANGE: Condition = Condition::when("where flags may be changed", Model::may_plan);
 const HAS_PLAN: Condition =
     Condition::when("where flags may be changed and the verdict offers a plan", |model| {
-        !model.read_only
-            && !model.is_rewound()
-            && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
+        model.may_plan() && matches!(model.next(), Some(Next::Plan(_) | Next::Flip(_)))
     });
 const CAN_ARM: Condition =
     Condition::when("where flags may be changed, and not in a drill", Model::can_arm);
 const CAN_CONTAIN: Condition =
     Condition::when("where flags may be changed, until contain is in force", |model| {
-        !model.read_only && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force())
+        model.may_plan() && model.offer_of("contain").is_some_and(|offer| !offer.is_in_force())
     });
 const HAS_ALERTS: Condition =
     Condition::when("where a source of alerts is watched", |model| model.alerts().is_some());
 const HAS_FLIP: Condition =
     Condition::when("where flags may be changed and a flip can be taken back", |model| {
-        !model.read_only && model.last_flip().is_some()
+        model.may_plan() && model.last_flip().is_some()
     });
 const CAN_ROLL_BACK: Condition =
     Condition::when("where flags may be changed, once there is a verdict", |model| {
-        !model.read_only && model.facts().is_some()
+        model.may_plan() && model.facts().is_some()
     });
 const HAS_GUIDE: Condition =
     Condition::when("once there is a verdict", |model| model.facts().is_some());
@@ -401,7 +398,7 @@ const IS_LIVE: Condition =
 const HAS_FILTER: Condition = Condition::when("on a list", |model| model.filterable().is_some());
 const HAS_MARKS: Condition =
     Condition::when("where flags may be changed, once a flag is marked", |model| {
-        !model.read_only && !model.flags.marked.is_empty()
+        model.may_plan() && !model.flags.marked.is_empty()
     });
 
 /// The chapters of help, manual page and `docs/keys.md`, in their order.

@@ -408,6 +408,12 @@ impl Model {
         self.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound)
     }
 
+    /// Whether a plan may be opened: nothing is planned on a screen that shows the past.
+    #[must_use]
+    pub fn may_plan(&self) -> bool {
+        !self.read_only && !self.is_rewound()
+    }
+
     /// What had happened by the moment that is shown, newest first.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         let then = self.frozen.as_ref().filter(|frozen| frozen.is_rewound);

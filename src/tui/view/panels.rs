@@ -16,7 +16,7 @@ use crate::tui::view::charts::trend;
 use crate::tui::view::format::{seconds, span};
 use crate::tui::view::widgets::{lines, panel};
 
-pub use attempts::{amplification_role, attempts, client_layers, first_amplifier_of};
+pub use attempts::{amplification_role, attempts, client_layers, first_amplifier_of, raised};
 pub use queue::{breaker_word, deadline, queue, waiting};
 pub use quota::{EMPTY_BELOW, LOW_BELOW, quota};
 pub use work::work;

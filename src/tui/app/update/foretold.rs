@@ -1,6 +1,7 @@
 //! What a plan would do, and how that did: asked, shown, held against what came, kept for later.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::flag::{Demand, Forecast, HORIZON_S, Hindsight, NoForecast, Plan};
 use crate::incident::Earlier;
@@ -27,19 +28,28 @@ pub fn question(model: &Model, plan: &Plan) -> Option<Question> {
     })
 }
 
+/// A forecast that took longer is of a world that is gone.
+const STALE_AFTER: Duration = Duration::from_secs(20);
+
 /// What a plan would do was worked out.
 pub fn worked_out(model: &mut Model, request_id: &str, forecast: Result<Forecast, NoForecast>) {
+    let now = model.now;
     for mode in &mut model.modes {
         if let Mode::Plan(dialog) = mode
             && dialog.plan.request_id == request_id
         {
+            let took = now.saturating_since(dialog.opened);
+            let forecast = forecast.and_then(|forecast| {
+                let s = took.as_secs();
+                let why = || format!("it took {s} s, and what it began with is as old by now");
+                if took > STALE_AFTER { Err(NoForecast::Unlike(why())) } else { Ok(forecast) }
+            });
             dialog.forecast = Some(forecast);
             model.dirty = true;
             return;
         }
     }
     // The plan was sent meanwhile. It was asked before that, so it is held against what comes all the same.
-    let now = model.now;
     let is_early = |since: Mono| now.saturating_since(since).as_secs_f64() < HORIZON_S;
     let sent = model.flips.iter_mut().find(|flip| flip.plan.request_id == request_id);
     if let Some(flip) = sent.filter(|flip| is_early(flip.since)) {

@@ -11,7 +11,7 @@ use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::{amplification_chart, flow_chart};
 use crate::tui::view::format::{count, factor, percent, rate, seconds, short};
-use crate::tui::view::panels::{amplification_role, client_layers, first_amplifier_of};
+use crate::tui::view::panels::{amplification_role, client_layers, first_amplifier_of, raised};
 
 /// Cells of a stage's name.
 const STAGE: usize = 12;
@@ -119,7 +119,7 @@ fn attempts(facts: &Facts<'_>) -> Section {
     let allowed = facts.words("max_attempts_configured", count).0;
     let word = match role {
         Role::Crit => "more than one layer may make",
-        Role::Warn => "raised",
+        Role::Warn => raised(facts.model),
         Role::Ok => "one each",
         _ => "this or more",
     };

@@ -28,9 +28,18 @@ pub fn amplification_role(model: &Model) -> Role {
     } else if is_lower_bound(model) {
         // That few were seen does not say that there were no more.
         Role::Unknown
+    } else if callers_repeat(model) {
+        Role::Warn
     } else {
         Role::Ok
     }
+}
+
+/// Whether callers send each original more often than one layer may try. Those that wait longer than the
+/// window between two tries are seen there, and not in the attempts per original of the window.
+fn callers_repeat(model: &Model) -> bool {
+    let allowed = model.number("max_attempts_configured").unwrap_or(2.0);
+    model.number("client_multiplication").is_some_and(|by| by > allowed)
 }
 
 fn is_lower_bound(model: &Model) -> bool {
@@ -81,8 +90,7 @@ pub fn attempts(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) 
 fn status_line(model: &Model, role: Role, look: &Appearance) -> Line<'static> {
     let word = match role {
         Role::Crit => "MULTIPLIES",
-        Role::Warn if is_lower_bound(model) => "raised, or more",
-        Role::Warn => "raised",
+        Role::Warn => raised(model),
         Role::Ok => "one each",
         _ if is_lower_bound(model) => "this or more",
         _ => "unknown",
@@ -92,6 +100,17 @@ fn status_line(model: &Model, role: Role, look: &Appearance) -> Line<'static> {
         Span::styled(format!("{} {word}", look.mark(role)), look.style(role)),
         Span::styled(format!("  allowed {allowed}"), look.style(Role::Dim)),
     ])
+}
+
+/// What is raised, in a few words.
+pub fn raised(model: &Model) -> &'static str {
+    if model.number("amplification").is_some_and(|value| value <= AMPLIFIES_ABOVE) {
+        "low, but callers repeat"
+    } else if is_lower_bound(model) {
+        "raised, or more"
+    } else {
+        "raised"
+    }
 }
 
 /// The client layers' multiplications from the user inward.

@@ -11,7 +11,7 @@ use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
 use crate::tui::view::format::{count, cut, seconds, span};
-use crate::tui::view::widgets::{lines, panel};
+use crate::tui::view::widgets::{clipped, lines, panel};
 
 /// Who waits, for how long against the deadline, the permits and the breaker.
 pub fn queue(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
@@ -43,7 +43,8 @@ pub fn queue(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         shown(model, look, "inflight_actual", count),
     ]));
     content.push(breaker(model, look, usize::from(inner.width)));
-    lines(content, inner, buf);
+    let width = usize::from(inner.width);
+    lines(content.into_iter().map(|line| clipped(line, width, look)), inner, buf);
 }
 
 /// How old what waits may get, as the flag says.

@@ -9,7 +9,7 @@ use crate::signal::Value;
 use crate::tui::app::{Model, Shown};
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::format::{limit, percent, seconds, span, whole_span};
-use crate::tui::view::widgets::{gauge, lines, panel};
+use crate::tui::view::widgets::{clipped, gauge, lines, panel};
 
 /// A meter with less headroom than this is empty.
 pub const EMPTY_BELOW: f64 = 0.05;
@@ -46,7 +46,8 @@ pub fn quota(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
         shown(model, look, "own_rpm_headroom", percent),
         Span::styled("  left", look.style(Role::Dim)),
     ]));
-    lines(content, inner, buf);
+    let width = usize::from(inner.width);
+    lines(content.into_iter().map(|line| clipped(line, width, look)), inner, buf);
 }
 
 fn meter(

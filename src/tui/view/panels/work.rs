@@ -9,7 +9,7 @@ use crate::tui::app::Model;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
 use crate::tui::view::format::{count, percent, rate};
-use crate::tui::view::widgets::{lines, panel};
+use crate::tui::view::widgets::{clipped, lines, panel};
 
 /// Cells of the remark beside a rate, so that the trends begin under each other.
 const NOTE_CELLS: usize = 20;
@@ -57,7 +57,8 @@ pub fn work(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     ];
     // Six rows hold the flow itself; what falls out on the way shares the last of them.
     let content = if inner.height <= 6 { squeeze(content, model, look) } else { content };
-    lines(content, inner, buf);
+    let width = usize::from(inner.width);
+    lines(content.into_iter().map(|line| clipped(line, width, look)), inner, buf);
 }
 
 /// One stage of the flow: rate, remark, and the trend where there is room for it.

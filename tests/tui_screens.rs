@@ -512,3 +512,16 @@ fn a_lower_bound_is_not_taken_for_the_truth() {
     let plain = knowing(|_, _| {});
     assert!(!shot(&plain, &COLOUR, 80, 24).contains('≥'));
 }
+
+#[test]
+fn a_text_at_its_end_goes_up_at_once() {
+    let mut model = watched(60, None);
+    press(&mut model, KeyCode::Char('?'));
+    let top = shot(&model, &COLOUR, 80, 24);
+    press(&mut model, KeyCode::Char('G'));
+    let end = shot(&model, &COLOUR, 80, 24);
+    press(&mut model, KeyCode::Char('k'));
+    let above = shot(&model, &COLOUR, 80, 24);
+    assert!(top != end && end != above, "{above}");
+    assert!(above.contains("1 more row "), "{above}");
+}

@@ -262,8 +262,6 @@ pub struct TenantCounters {
 pub struct Counters {
     /// Distinct originals that arrived, by lane.
     pub originals: PerLane<u64>,
-    /// Originals that got their first attempt.
-    pub originals_attempted: u64,
     /// Originals that got one attempt at least, two at least, and so on; of the last, as many or more.
     pub originals_reached: [u64; REACHED_MAX],
     /// Originals answered with success.
@@ -342,6 +340,22 @@ impl Counters {
         } else {
             *self.refusals.entry(key(Arc::from("other"))).or_default() += 1;
         }
+    }
+
+    /// Counts an attempt, and which of its original it is, from 1.
+    pub(super) fn attempted(&mut self, is_first: bool, number: u32) {
+        self.attempts_first += u64::from(is_first);
+        self.attempts_retry += u64::from(!is_first);
+        let place = (number as usize).checked_sub(1);
+        if let Some(reached) = place.and_then(|place| self.originals_reached.get_mut(place)) {
+            *reached += 1;
+        }
+    }
+
+    /// Originals that got their first attempt.
+    #[must_use]
+    pub const fn originals_attempted(&self) -> u64 {
+        self.originals_reached[0]
     }
 
     /// The counters of a tenant; those beyond a bound share the name `other`.

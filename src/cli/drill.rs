@@ -27,6 +27,7 @@ use crate::drill::stage::{Part, Stage, Staging};
 use crate::drill::{Report, TimedFlip, virtual_run};
 use crate::incident::Journal;
 use crate::incident::recording::{RecordingThread, Tape, Told};
+use crate::ingest::Origins;
 use crate::runbook;
 use crate::signal::parse_duration;
 use crate::tui::app::action::REGISTRY;
@@ -233,12 +234,13 @@ async fn screen(
     let (notify, notices) = mpsc::channel(NOTICES_MAX);
     let recording = drill_record::start(args.record.as_deref(), &stage, Some(notify.clone()))?;
     let tape = || recording.as_ref().map(RecordingThread::tape);
-    let (poller, observations) = live::poll(&control, origin, tape())?;
+    let origins = Origins::default();
+    let (poller, observations) = live::poll(&control, origin, origins.clone(), tape())?;
     let feeds = Feeds { observations, alerts: None, backfill: None, tape: tape() };
     let library = Arc::clone(library);
     let updates = board::diagnosed(feeds, move || library);
     let (journal, substitute) = journal(&stage)?;
-    let port = board::Desk::new(Some(control.flags()), Ok(journal), tape(), poller.origins());
+    let port = board::Desk::new(Some(control.flags()), Ok(journal), tape(), origins);
     for words in substitute.into_iter().chain([admin_words(&stage)]) {
         say(&notify, words).await;
     }

@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use color_eyre::eyre::Result;
+use tokio::runtime::Runtime;
 
 use out::OutputError;
 
@@ -180,9 +181,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             // What is heard is read on a thread of its own: whatever it takes, the rest does not wait,
             // and to hand a page from one thread to another costs more than to read it.
             let (ears, rest) = (runtime_of(1)?, runtime_of(1)?);
-            let ended = rest.block_on(watch::run(args, ears.handle().clone()));
+            let ended = run_on(rest, watch::run(args, ears.handle().clone()));
             ears.shutdown_timeout(LAST_WORDS);
-            rest.shutdown_timeout(LAST_WORDS);
             ended
         }
         Command::Init(args) => on_runtime(init::run(args)),
@@ -214,16 +214,20 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command on a runtime of its own. What is still worked out on other threads when it ends is not
-/// waited for, such as a forecast that nobody will read; a line that is being written is.
+/// Runs a command on a runtime of its own.
 fn on_runtime<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = runtime_of(2)?;
+    run_on(runtime_of(2)?, command)
+}
+
+/// What is still worked out on other threads when the command ends is not waited for, such as a forecast
+/// that nobody will read; a line that is being written is.
+fn run_on<T>(runtime: Runtime, command: impl Future<Output = Result<T>>) -> Result<T> {
     let ended = runtime.block_on(command);
     runtime.shutdown_timeout(LAST_WORDS);
     ended
 }
 
-fn runtime_of(threads: usize) -> Result<tokio::runtime::Runtime> {
+fn runtime_of(threads: usize) -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
 }
 

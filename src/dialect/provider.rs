@@ -136,6 +136,25 @@ impl Provider {
         ENTRIES.iter().map(|entry| entry.table.name.as_str())
     }
 
+    /// The header that it reads a key from, where that is not `Authorization` with a bearer token.
+    #[must_use]
+    pub fn key_header(self) -> Option<&'static HeaderName> {
+        self.table().key_header.as_ref()
+    }
+
+    /// The headers that any provider reads a key from beside `Authorization`, each once.
+    #[must_use]
+    pub fn key_headers() -> &'static [HeaderName] {
+        static ALL: LazyLock<Vec<HeaderName>> = LazyLock::new(|| {
+            let mut all: Vec<HeaderName> =
+                Provider::known().filter_map(|one| one.key_header().cloned()).collect();
+            all.sort_by(|left, right| left.as_str().cmp(right.as_str()));
+            all.dedup();
+            all
+        });
+        &ALL
+    }
+
     /// Everybody but the generic one.
     pub(super) fn known() -> impl Iterator<Item = Self> {
         (1..ENTRIES.len()).map(Self)

@@ -23,6 +23,10 @@ pub(super) struct Table {
     pub(super) aliases: Vec<String>,
     /// The table whose rules follow after its own; the generic one is last in any case.
     pub(super) inherits: Option<String>,
+    /// The header that it reads a key from, where that is not `Authorization` with a bearer token. Not
+    /// inherited.
+    #[serde(default, deserialize_with = "header_name")]
+    pub(super) key_header: Option<HeaderName>,
     /// How headers without a unit in their name are counted.
     #[serde(default)]
     pub(super) plain: Plain,

@@ -21,7 +21,7 @@ use super::virtual_run::phases_of;
 use crate::diagnosis::{Diagnoser, Library};
 use crate::flag::StoreError;
 use crate::incident::recording::{Tape, Told};
-use crate::ingest::{Observation, ScrapeError};
+use crate::ingest::{Observation, Origins, ScrapeError};
 use crate::signal::Snapshot;
 
 use control::DRAIN_MAX;
@@ -76,7 +76,7 @@ pub async fn run(
 ) -> Result<Report, LiveError> {
     let scenario = stage.scenario();
     let origin = Instant::now();
-    let (poller, observations) = poll(control, origin, tape.clone())?;
+    let (poller, observations) = poll(control, origin, Origins::default(), tape.clone())?;
     let diagnosing = tokio::spawn(diagnose(observations, Arc::clone(library), tape.clone(), see));
     // Zero is when the clients were told, not when the pollers were.
     let zero = control.start().await?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -109,22 +110,15 @@ impl UpstreamConfig {
     /// # Errors
     /// [`ConfigError`] where the configured one is no name of a header.
     pub fn key_style(&self, provider: Provider) -> Result<(HeaderName, &'static str), ConfigError> {
-        let plain = |name| (HeaderName::from_static(name), "");
-        let Some(name) = &self.key_header else {
-            return Ok(match provider.name() {
-                "anthropic" => plain("x-api-key"),
-                "azure-openai" => plain("api-key"),
-                "gemini" => plain("x-goog-api-key"),
-                "brave" => plain("x-subscription-token"),
-                _ => (http::header::AUTHORIZATION, "Bearer "),
-            });
+        let header = match &self.key_header {
+            Some(name) => name.parse().map_err(|_| {
+                let message = format!("`{name}` is no name of a header");
+                let remedy = "write it as the provider's documents have it, such as x-api-key";
+                ConfigError::new("gateway.upstream.key_header", message, remedy)
+            })?,
+            None => provider.key_header().cloned().unwrap_or(AUTHORIZATION),
         };
-        let header: HeaderName = name.parse().map_err(|_| {
-            let message = format!("`{name}` is no name of a header");
-            let remedy = "write it as the provider's documents have it, such as x-api-key";
-            ConfigError::new("gateway.upstream.key_header", message, remedy)
-        })?;
-        let before = if header == http::header::AUTHORIZATION { "Bearer " } else { "" };
+        let before = if header == AUTHORIZATION { "Bearer " } else { "" };
         Ok((header, before))
     }
 }

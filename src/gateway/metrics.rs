@@ -114,7 +114,7 @@ fn work(page: &mut Page, scopes: &[Scope]) {
         }
     }
     page.per_scope(scopes, "weir_originals_attempted_total", "Originals with an attempt.", |s| {
-        s.counters().originals_attempted
+        s.counters().originals_attempted()
     });
     let name = "weir_originals_reached_total";
     page.family(name, "counter", "Originals with so many attempts at least.");

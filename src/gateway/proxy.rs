@@ -21,7 +21,7 @@ use answer::{
     Held, Shape, annotate, classified, error, first_part, may_hold_error, passed_on, read_error,
     refuse,
 };
-use caller::{Caller, Callers, KEY_HEADERS};
+use caller::{Caller, Callers, key_headers};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry, UpstreamKind};
@@ -456,7 +456,7 @@ impl Proxy {
         }
         if let Some((name, key)) = &self.upstream_key {
             // The callers' own keys are for the gateway.
-            for name in &KEY_HEADERS {
+            for name in key_headers() {
                 headers.remove(name);
             }
             headers.insert(name, key.clone());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::signal::{Mono, SeriesBook, Snapshot, Window};
 
-use super::adapter::{self, Adapter, Evaluation, Instance, Source};
+use super::adapter::{self, Adapter, Instance, Source};
 use super::exposition::{Format, Report, TooLarge};
 use super::intake::Intake;
 use super::origin::{Account, Origin};
@@ -337,51 +337,55 @@ impl<'a> View<'a> {
         if !adapter.speaks_of(signal) {
             return None;
         }
-        let (readings, silent) = match &self.voice {
+        let told = match &self.voice {
             Voice::Pages(instances) => {
-                let evaluation = Evaluation::of_pages(adapter, instances, scope);
                 let named: Vec<(&str, &Intake)> = members
                     .iter()
                     .filter(|(_, one)| instances.iter().any(|other| other.is(one.intake.book())))
                     .map(|(name, one)| (name.as_str(), &one.intake))
                     .collect();
                 let books: Vec<_> = named.iter().map(|(name, one)| (*name, one.book())).collect();
-                let mut readings = adapter::readings(&evaluation, signal, &books);
-                for series in readings.iter_mut().flat_map(|reading| &mut reading.series) {
+                let mut told = adapter::readings(&self.source(instances), scope, signal, &books);
+                for series in told.iter_mut().flatten().flat_map(|reading| &mut reading.series) {
                     let intake = named.iter().find(|(name, _)| *name == series.instance);
-                    let recent =
-                        intake.map(|(_, one)| one.recent(&series.name, &series.labels, at));
-                    series.recent = recent.unwrap_or_default();
+                    series.recent = intake.map_or_else(Vec::new, |(_, one)| {
+                        one.recent(&series.name, &series.labels, at)
+                    });
                 }
-                (readings, None)
+                told
             }
-            Voice::Answers(answers) => (answers.readings(adapter, scope, signal), answers.silent()),
-            Voice::Silent => {
-                let why = format!("last answered {:.0} s ago", self.age.as_secs_f64());
-                (Vec::new(), Some(why))
-            }
+            Voice::Answers(answers) => answers.readings(name, adapter, scope, signal),
+            Voice::Silent => Err(format!("last answered {:.0} s ago", self.age.as_secs_f64())),
         };
+        let (readings, silent) = told.map_or_else(|why| (Vec::new(), Some(why)), |all| (all, None));
         Some(Account {
             source: Arc::clone(name),
             adapter: adapter.title.clone(),
             verified: adapter.verified,
             age_s: self.age.as_secs_f64(),
             silent: silent.or_else(|| adapter.why_absent(signal).map(str::to_owned)),
-            is_believed: adapter::is_believed(shown, signal, name),
+            is_believed: shown.get(signal).is_some_and(|reading| reading.source == *name),
             readings,
         })
     }
 
+    /// What it is made of, with those of its instances that answer.
+    fn source<'s>(&'s self, instances: &'s [Instance<'s>]) -> Source<'s> {
+        let Entry { name, rules, members, .. } = self.entry;
+        let age_s = self.age.as_secs_f64();
+        Source { name, adapter: &rules.adapter, instances, expected: members.len(), age_s }
+    }
+
     /// Writes what it says about `scope` into `snapshot`.
     fn fill(&self, snapshot: &mut Snapshot, scope: Option<&str>) {
-        let Entry { name, rules, members, .. } = self.entry;
-        let (adapter, age_s) = (&*rules.adapter, self.age.as_secs_f64());
-        let source =
-            |instances| Source { name, adapter, instances, expected: members.len(), age_s };
+        let Entry { name, rules, .. } = self.entry;
         match &self.voice {
-            Voice::Pages(instances) => adapter::fill(snapshot, &source(instances), scope),
-            Voice::Answers(answers) => answers.fill(snapshot, name, adapter, scope, age_s),
-            Voice::Silent => adapter::stale(snapshot, &source(&[])),
+            Voice::Pages(instances) => adapter::fill(snapshot, &self.source(instances), scope),
+            Voice::Answers(answers) => {
+                let age_s = self.age.as_secs_f64();
+                answers.fill(snapshot, name, &rules.adapter, scope, age_s);
+            }
+            Voice::Silent => adapter::stale(snapshot, &self.source(&[])),
         }
     }
 

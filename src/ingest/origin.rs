@@ -14,7 +14,7 @@ pub const ORIGIN_SERIES_MAX: usize = 64;
 pub const RECENT_SCRAPES: usize = 60;
 
 /// Where a signal of a quota scope comes from.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
     /// The quota scope.
     pub scope: String,

@@ -117,7 +117,6 @@ pub struct PollConfig {
 #[derive(Debug)]
 pub struct Poller {
     _tasks: JoinSet<()>,
-    origins: Origins,
 }
 
 /// The body of a page and its dialect, or why there is none.
@@ -192,15 +191,8 @@ impl Poller {
             };
         }
         let asks = config.origins.listen();
-        let origins = config.origins.clone();
         tasks.spawn(publish(config, start, (inbox, asks), (observations, witness)));
-        Self { _tasks: tasks, origins }
-    }
-
-    /// Asks it where numbers come from.
-    #[must_use]
-    pub fn origins(&self) -> Origins {
-        self.origins.clone()
+        Self { _tasks: tasks }
     }
 }
 

@@ -244,7 +244,10 @@ pub struct Second {
 impl Second {
     fn of(gate: &GatedWorld) -> Self {
         let scope = &gate.gate().scopes()[0];
-        Self { admitted: scope.counters().originals_attempted, retries_used: scope.retries_used() }
+        Self {
+            admitted: scope.counters().originals_attempted(),
+            retries_used: scope.retries_used(),
+        }
     }
 }
 

@@ -33,18 +33,8 @@ impl Gate {
         let (original, place, own_retry) = (request.original, request.scope, request.attempts > 1);
         let scope = &mut self.scopes[place];
         let original = &mut self.originals[original];
-        if scope.attempted.count(original, now) {
-            scope.counters.attempts_first += 1;
-            scope.counters.originals_attempted += 1;
-        } else {
-            scope.counters.attempts_retry += 1;
-        }
-        if let Some(reached) = (original.attempts as usize)
-            .checked_sub(1)
-            .and_then(|place| scope.counters.originals_reached.get_mut(place))
-        {
-            *reached += 1;
-        }
+        let is_first = scope.attempted.count(original, now);
+        scope.counters.attempted(is_first, original.attempts);
         scope.counters.gate_retries += u64::from(own_retry);
         original.log(chain("attempt", now));
     }

@@ -86,16 +86,12 @@ pub fn sources(addresses: &Addresses) -> Vec<SourceConfig> {
 pub fn poll(
     control: &Control,
     origin: Instant,
+    origins: Origins,
     tape: Option<Tape>,
 ) -> Result<(Poller, Observations), ScrapeError> {
     let (sender, receiver) = watch::channel(None);
     let sources = sources(control.addresses());
-    let config = PollConfig {
-        sources,
-        interval: Duration::from_secs(1),
-        origin,
-        origins: Origins::default(),
-    };
+    let config = PollConfig { sources, interval: Duration::from_secs(1), origin, origins };
     let witness = tape.map(|tape| Box::new(tape) as Box<dyn Witness>);
     let (scraper, losing) = (Scraper::new()?, control.losing().clone());
     let fetch = move |target: Arc<Target>| fetch(scraper.clone(), losing.clone(), target);

@@ -7,16 +7,9 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::dialect::Provider;
 use crate::gateway::config::KeyConfig;
 
-/// Headers that hold a caller's key, in the order in which they are looked at.
-pub(super) static KEY_HEADERS: [HeaderName; 5] = [
-    AUTHORIZATION,
-    HeaderName::from_static("x-api-key"),
-    HeaderName::from_static("api-key"),
-    HeaderName::from_static("x-goog-api-key"),
-    HeaderName::from_static("x-subscription-token"),
-];
 /// What stands before a key in `Authorization`.
 const BEARER: &str = "Bearer ";
 
@@ -57,9 +50,14 @@ fn print(value: &[u8]) -> [u8; 32] {
     *blake3::hash(value).as_bytes()
 }
 
+/// Headers that may hold a caller's key, in the order in which they are looked at.
+pub(super) fn key_headers() -> impl Iterator<Item = &'static HeaderName> {
+    [&AUTHORIZATION].into_iter().chain(Provider::key_headers())
+}
+
 /// The value of the header with the caller's key.
 pub(super) fn key(headers: &HeaderMap) -> Option<&HeaderValue> {
-    KEY_HEADERS.iter().find_map(|name| headers.get(name))
+    key_headers().find_map(|name| headers.get(name))
 }
 
 #[cfg(test)]

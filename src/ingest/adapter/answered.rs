@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::signal::{Quality, Snapshot};
 
 use super::aggregated::Aggregates;
-use super::evaluate::{Evaluation, Unknown};
+use super::evaluate::{Evaluation, Found, Unknown};
 use super::model::{Adapter, Entry, Reading};
 use super::{Source, put};
 
@@ -32,23 +32,39 @@ pub(in crate::ingest) fn fill_answered(
     answered: &Answered<'_>,
     scope: Option<&str>,
 ) {
-    let Answered { name, adapter, aggregates, silent, caveat, age_s } = *answered;
+    let Answered { name, adapter, age_s, .. } = *answered;
     let source = Source { name, adapter, instances: &[], expected: 0, age_s };
-    let answers = Some(aggregates);
-    let evaluation = Evaluation { adapter, instances: &[], caveat, answers, scope, row: None };
+    let evaluation = answered.evaluation(scope);
     for (signal, entry) in &adapter.signals {
         put(snapshot, &source, signal, || {
-            let mut found = match silent {
-                Some(why) => return Err(Unknown::Nothing(why.to_owned())),
-                None => evaluation.entry(entry)?,
-            };
-            if reads_any(adapter, entry, &aggregates.extrapolated) {
-                found.quality = Quality::Inferred;
-                let note = found.note.take().map(|note| format!("{note}; {ESTIMATE}"));
-                found.note = note.or_else(|| Some(ESTIMATE.to_owned()));
-            }
-            Ok(found)
+            Ok(answered.doubted(entry, evaluation.clone()?.entry(entry)?))
         });
+    }
+}
+
+impl<'a> Answered<'a> {
+    /// The answers, to be evaluated for a scope.
+    ///
+    /// # Errors
+    ///
+    /// With the reason why nothing can be said.
+    pub(super) fn evaluation(&self, scope: Option<&'a str>) -> Result<Evaluation<'a>, Unknown> {
+        let Answered { adapter, aggregates, silent, caveat, .. } = *self;
+        if let Some(why) = silent {
+            return Err(Unknown::Nothing(why.to_owned()));
+        }
+        let answers = Some(aggregates);
+        Ok(Evaluation { adapter, instances: &[], caveat, answers, scope, row: None })
+    }
+
+    /// What was found, marked as an estimate where it rests on one.
+    pub(super) fn doubted(&self, entry: &Entry, mut found: Found) -> Found {
+        if reads_any(self.adapter, entry, &self.aggregates.extrapolated) {
+            found.quality = Quality::Inferred;
+            let note = found.note.take().map(|note| format!("{note}; {ESTIMATE}"));
+            found.note = note.or_else(|| Some(ESTIMATE.to_owned()));
+        }
+        found
     }
 }
 

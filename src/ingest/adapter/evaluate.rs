@@ -105,30 +105,21 @@ pub(super) enum Tags<'a> {
 
 /// One source's series, seen from one scope.
 #[derive(Clone, Copy)]
-pub(in crate::ingest) struct Evaluation<'a> {
-    pub(in crate::ingest) adapter: &'a Adapter,
+pub(super) struct Evaluation<'a> {
+    pub(super) adapter: &'a Adapter,
     /// Those that answer; none where the source adds up by itself.
-    pub(in crate::ingest) instances: &'a [Instance<'a>],
+    pub(super) instances: &'a [Instance<'a>],
     /// What is missing from the numbers, such as some of the instances.
-    pub(in crate::ingest) caveat: Option<&'a str>,
+    pub(super) caveat: Option<&'a str>,
     /// Where the source adds up by itself: its answers.
-    pub(in crate::ingest) answers: Option<&'a Aggregates>,
+    pub(super) answers: Option<&'a Aggregates>,
     /// The scope that series must name; `None` where the source does not tell scopes apart.
-    pub(in crate::ingest) scope: Option<&'a str>,
+    pub(super) scope: Option<&'a str>,
     /// The label and value that the current row of a list is about.
-    pub(in crate::ingest) row: Option<(&'a str, &'a str)>,
+    pub(super) row: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Over the series of the pages of these instances.
-    pub(in crate::ingest) const fn of_pages(
-        adapter: &'a Adapter,
-        instances: &'a [Instance<'a>],
-        scope: Option<&'a str>,
-    ) -> Self {
-        Self { adapter, instances, caveat: None, answers: None, scope, row: None }
-    }
-
     /// What the adapter says about one signal: the first reading whose metrics are there.
     pub(super) fn entry(&self, entry: &'a Entry) -> Said {
         let readings = match entry {

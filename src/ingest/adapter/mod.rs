@@ -33,9 +33,8 @@ pub(super) use model::Form;
 pub use model::{Adapter, Entry, Role, Verified};
 
 pub(super) use counted::Instance;
-pub(super) use evaluate::Evaluation;
-use evaluate::{Said, Unknown};
-pub(super) use origin::{is_believed, readings};
+use evaluate::{Evaluation, Found, Said, Unknown};
+pub(super) use origin::{readings, readings_of_answers};
 
 /// Most quota scopes of one source; more are left out, in order of their names.
 pub const SCOPES_MAX: usize = 64;
@@ -61,25 +60,59 @@ pub(super) struct Source<'a> {
 
 /// Writes what `source` says about `scope` into `snapshot`, where nobody said it before.
 pub(super) fn fill(snapshot: &mut Snapshot, source: &Source<'_>, scope: Option<&str>) {
-    let Source { adapter, instances, expected, .. } = *source;
-    // One that was scraped once is silent about rates, and where none has a rate that is the reason.
-    let with_rates = instances.iter().filter(|instance| instance.window().is_some()).count();
-    let counted = if with_rates == 0 { instances.len() } else { with_rates };
-    let caveat = (counted < expected).then(|| format!("{counted} of {expected} instances"));
-    let caveat = caveat.as_deref();
-    let evaluation = Evaluation { caveat, ..Evaluation::of_pages(adapter, instances, scope) };
-    // A lazy metric that is missing counts nothing, but only on the page that would have it.
-    let is_its_page = adapter.metrics().any(|metric| evaluation.has(&metric));
-    let foreign =
-        Unknown::Missing(format!("none of the metrics of adapter {} is there", adapter.name));
-    let has = |metric: &str| evaluation.has(metric);
-    for (signal, entry) in &adapter.signals {
+    let caveat = source.caveat();
+    let evaluation = source.evaluation(scope, caveat.as_deref());
+    for (signal, entry) in &source.adapter.signals {
         // Why it is unknown stands there; that it still is can be told by what is on the page.
-        if snapshot.absent.contains_key(signal) && !adapter.may_say(signal, has) {
+        if snapshot.absent.contains_key(signal)
+            && let Ok(evaluation) = &evaluation
+            && !source.adapter.may_say(signal, |metric| evaluation.has(metric))
+        {
             continue;
         }
-        let say = || if is_its_page { evaluation.entry(entry) } else { Err(foreign.clone()) };
-        put(snapshot, source, signal, say);
+        put(snapshot, source, signal, || evaluation.clone()?.entry(entry));
+    }
+}
+
+impl<'a> Source<'a> {
+    /// What is missing from its numbers.
+    fn caveat(&self) -> Option<String> {
+        let Self { instances, expected, .. } = *self;
+        // One that was scraped once is silent about rates, and where none has a rate that is the reason.
+        let with_rates = instances.iter().filter(|instance| instance.window().is_some()).count();
+        let counted = if with_rates == 0 { instances.len() } else { with_rates };
+        (counted < expected).then(|| format!("{counted} of {expected} instances"))
+    }
+
+    /// Its pages, to be evaluated for a scope.
+    ///
+    /// # Errors
+    ///
+    /// On pages of something else: a lazy metric that is missing counts nothing, but only on the page
+    /// that would have it.
+    fn evaluation(
+        &self,
+        scope: Option<&'a str>,
+        caveat: Option<&'a str>,
+    ) -> Result<Evaluation<'a>, Unknown> {
+        let Self { adapter, instances, .. } = *self;
+        let evaluation = Evaluation { adapter, instances, caveat, answers: None, scope, row: None };
+        if adapter.metrics().any(|metric| evaluation.has(&metric)) {
+            return Ok(evaluation);
+        }
+        let why = format!("none of the metrics of adapter {} is there", adapter.name);
+        Err(Unknown::Missing(why))
+    }
+}
+
+/// What may be shown of what was found.
+fn checked(signal: &str, found: Found) -> Said {
+    match found.value.as_number() {
+        // A difference of counts that belong to different things; no rate of events is below zero.
+        Some(number) if number < 0.0 && signal.ends_with("_rps") => {
+            Err(Unknown::Nothing(format!("comes out below zero, at {number:.1}")))
+        }
+        _ => Ok(found),
     }
 }
 
@@ -89,14 +122,7 @@ fn put(snapshot: &mut Snapshot, source: &Source<'_>, signal: &str, say: impl FnO
     if snapshot.signals.contains_key(signal) {
         return;
     }
-    let said = say().and_then(|found| match found.value.as_number() {
-        // A difference of counts that belong to different things; no rate of events is below zero.
-        Some(number) if number < 0.0 && signal.ends_with("_rps") => {
-            Err(Unknown::Nothing(format!("comes out below zero, at {number:.1}")))
-        }
-        _ => Ok(found),
-    });
-    match said {
+    match say().and_then(|found| checked(signal, found)) {
         Ok(found) => {
             snapshot.absent.remove(signal);
             let reading = crate::signal::Reading {

@@ -1,60 +1,90 @@
 //! How a source reads a signal: its expressions, and the series that they select, as they are.
 //!
 //! The counterpart of [`super::fill`] for whoever asks where a number comes from. Evaluates nothing by
-//! itself: what a reading comes to is what the snapshot has.
+//! itself: what a reading comes to is what the snapshot has, in value and in quality.
 
 use crate::ingest::origin::{HowRead, ORIGIN_SERIES_MAX, RawSeries};
-use crate::signal::{SeriesBook, Snapshot};
+use crate::signal::SeriesBook;
 
 use super::aggregated::Aggregates;
+use super::answered::Answered;
 use super::ast::{Expr, Selector, bucket_metric};
-use super::evaluate::{Evaluation, Unknown};
+use super::evaluate::{Evaluation, Found, Unknown};
 use super::leaf::{Leaf, leaves_of};
 use super::model::{Adapter, Entry, Form, Part, Reading, VALUE};
+use super::{Source, checked};
 
 /// An instance by name, with what it counted.
 pub(in crate::ingest) type Named<'a> = (&'a str, &'a SeriesBook);
 
-/// How the evaluated source reads `signal`; empty where it has no way to. `instances` are those that
-/// it was evaluated over.
+/// How a source reads a signal off its pages; none where it has no way to. `named` are its instances.
+///
+/// # Errors
+///
+/// With the reason why nothing can be said.
 pub(in crate::ingest) fn readings(
+    source: &Source<'_>,
+    scope: Option<&str>,
+    signal: &str,
+    named: &[Named<'_>],
+) -> Result<Vec<HowRead>, String> {
+    let caveat = source.caveat();
+    let evaluation = source.evaluation(scope, caveat.as_deref()).map_err(Unknown::reason)?;
+    Ok(told(&evaluation, signal, |_, found| found, |reading| selected(&evaluation, reading, named)))
+}
+
+/// The same of a source that adds up by itself: what it was asked stands in place of series.
+///
+/// # Errors
+///
+/// With the reason why nothing can be said.
+pub(in crate::ingest) fn readings_of_answers(
+    answered: &Answered<'_>,
+    scope: Option<&str>,
+    signal: &str,
+) -> Result<Vec<HowRead>, String> {
+    let evaluation = answered.evaluation(scope).map_err(Unknown::reason)?;
+    let doubted = |entry: &Entry, found| answered.doubted(entry, found);
+    let series = |reading: &Reading| groups(&evaluation, reading, answered.aggregates);
+    Ok(told(&evaluation, signal, doubted, series))
+}
+
+/// Every reading of a signal; of the one that is taken, its series.
+fn told(
     evaluation: &Evaluation<'_>,
     signal: &str,
-    instances: &[Named<'_>],
+    doubted: impl Fn(&Entry, Found) -> Found,
+    series_of: impl Fn(&Reading) -> Vec<RawSeries>,
 ) -> Vec<HowRead> {
-    let adapter = evaluation.adapter;
-    let Some(Entry::Readings(readings)) = adapter.signals.get(signal) else { return Vec::new() };
+    let Some(entry) = evaluation.adapter.signals.get(signal) else { return Vec::new() };
+    let Entry::Readings(readings) = entry else { return Vec::new() };
     let mut is_found = false;
-    let mut told: Vec<HowRead> = Vec::new();
-    for reading in readings {
+    let one = |reading: &Reading| {
         let said = evaluation.reading(reading);
         // The first that does not lack its metrics is gone by, even where it says nothing now.
         let is_taken = !is_found && !matches!(said, Err(Unknown::Missing(_)));
         is_found |= is_taken;
-        let mut note = reading.note.clone();
+        let said = said.and_then(|found| checked(signal, doubted(entry, found)));
+        let (mut quality, mut note) = (reading.quality, reading.note.clone());
         let outcome = said.map_err(Unknown::reason).map(|found| {
-            note = found.note;
+            (quality, note) = (found.quality, found.note);
             found.value
         });
-        let mut series = Vec::new();
-        if is_taken {
-            series = match evaluation.answers {
-                Some(answers) => answered(evaluation, reading, answers),
-                None => selected(evaluation, reading, instances),
-            };
-        }
+        let mut series = if is_taken { series_of(reading) } else { Vec::new() };
         let more = series.len().saturating_sub(ORIGIN_SERIES_MAX);
         series.truncate(ORIGIN_SERIES_MAX);
-        let signals = reading.signals().into_iter().map(str::to_owned).collect();
-        let (expressions, quality) = (reading.texts(), reading.quality);
-        told.push(HowRead { expressions, quality, note, outcome, is_taken, signals, series, more });
-    }
-    told
-}
-
-/// Whether the word of this source is the one in the snapshot.
-pub(in crate::ingest) fn is_believed(snapshot: &Snapshot, signal: &str, source: &str) -> bool {
-    snapshot.get(signal).is_some_and(|reading| *reading.source == *source)
+        HowRead {
+            expressions: reading.texts(),
+            quality,
+            note,
+            outcome,
+            is_taken,
+            signals: reading.signals().into_iter().map(str::to_owned).collect(),
+            series,
+            more,
+        }
+    };
+    readings.iter().map(one).collect()
 }
 
 /// The series of the instances that a reading selects.
@@ -99,11 +129,7 @@ fn selected(
 }
 
 /// What a query API answered to the questions of a reading.
-fn answered(
-    evaluation: &Evaluation<'_>,
-    reading: &Reading,
-    answers: &Aggregates,
-) -> Vec<RawSeries> {
+fn groups(evaluation: &Evaluation<'_>, reading: &Reading, answers: &Aggregates) -> Vec<RawSeries> {
     let leaves = leaves_of(evaluation.adapter, reading);
     let groups = leaves.iter().flat_map(|leaf| {
         let seen = answers.groups.get(&leaf.to_string()).map_or(&[][..], Vec::as_slice);

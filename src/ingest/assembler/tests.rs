@@ -439,7 +439,12 @@ fn of_several_ways_the_one_that_is_gone_by_is_told() {
         let [account] = &believed[..] else { panic!("{signal}: {origin:?}") };
         let taken: Vec<_> = account.readings.iter().filter(|one| one.is_taken).collect();
         let [reading] = &taken[..] else { panic!("{signal}: {account:?}") };
-        assert_eq!(reading.outcome.as_ref(), Ok(&shown.signals[signal].value), "{signal}");
+        let seen = &shown.signals[signal];
+        assert_eq!(reading.outcome.as_ref(), Ok(&seen.value), "{signal}");
+        assert_eq!(
+            (reading.quality, reading.note.as_deref()),
+            (seen.quality, seen.note.as_deref())
+        );
     }
 }
 
@@ -454,4 +459,34 @@ fn what_is_not_said_has_a_reason_instead_of_series() {
     assert_eq!(never.accounts, []);
     let elsewhere = pages.assembler.origin("another scope", "queue_depth", at(3.0));
     assert!(elsewhere.accounts.is_empty(), "{elsewhere:?}");
+}
+
+#[test]
+fn an_origin_has_the_doubts_of_the_number() {
+    let mut assembler = Assembler::new();
+    let id = assembler.add("gateway", SourceRules::new(Adapter::weir()));
+    assembler.expect(id, ["a", "b"]);
+    for n in 1..=3 {
+        let page = gateway(n);
+        assembler.accept(id, "a", Page::text(&page), at(f64::from(n))).expect("small");
+    }
+    let reading = |assembler: &Assembler| {
+        let origin = assembler.origin("s", "originals_rps", at(3.0));
+        origin.accounts[0].readings[0].clone()
+    };
+    let half = reading(&assembler);
+    assert_eq!(
+        (half.quality, half.note.as_deref()),
+        (Quality::LowerBound, Some("1 of 2 instances"))
+    );
+    assert_eq!(half.series[0].instance, "a");
+
+    let mut pages = Pages::default();
+    for n in 1..=2 {
+        pages.accept("gateway", &Adapter::weir(), "something_else 1\n", at(f64::from(n)));
+    }
+    let foreign = pages.assembler.origin("", "shed_rps", at(2.0));
+    assert_eq!(foreign.accounts[0].readings, [], "a lazy count of another page is no zero");
+    let why = foreign.accounts[0].silent.as_deref();
+    assert_eq!(why, Some("none of the metrics of adapter weir is there"));
 }

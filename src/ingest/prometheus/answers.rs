@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ingest::adapter::{self, Adapter, Aggregates, Answered, Evaluation};
+use crate::ingest::adapter::{self, Adapter, Aggregates, Answered};
 use crate::ingest::origin::HowRead;
 use crate::signal::Snapshot;
 
@@ -149,21 +149,29 @@ impl Answers {
         self.aggregates.scopes(adapter)
     }
 
-    /// Why nothing can be said, although there was an answer.
-    pub(in crate::ingest) fn silent(&self) -> Option<String> {
-        self.silent.clone()
-    }
-
-    /// How a signal of `scope` was read.
+    /// How a signal of `scope` was read; see [`adapter::readings_of_answers`].
+    ///
+    /// # Errors
+    ///
+    /// With the reason why nothing can be said.
     pub(in crate::ingest) fn readings(
         &self,
+        name: &Arc<str>,
         adapter: &Adapter,
         scope: Option<&str>,
         signal: &str,
-    ) -> Vec<HowRead> {
-        let answers = Some(&self.aggregates);
-        let evaluation = Evaluation { answers, ..Evaluation::of_pages(adapter, &[], scope) };
-        adapter::readings(&evaluation, signal, &[])
+    ) -> Result<Vec<HowRead>, String> {
+        adapter::readings_of_answers(&self.answered(name, adapter, 0.0), scope, signal)
+    }
+
+    fn answered<'a>(
+        &'a self,
+        name: &'a Arc<str>,
+        adapter: &'a Adapter,
+        age_s: f64,
+    ) -> Answered<'a> {
+        let (silent, caveat) = (self.silent.as_deref(), self.caveat.as_deref());
+        Answered { name, adapter, aggregates: &self.aggregates, silent, caveat, age_s }
     }
 
     /// Writes what the source called `name` says about `scope` into `snapshot`, where nobody said it
@@ -176,10 +184,7 @@ impl Answers {
         scope: Option<&str>,
         age_s: f64,
     ) {
-        let (silent, caveat) = (self.silent.as_deref(), self.caveat.as_deref());
-        let aggregates = &self.aggregates;
-        let answered = Answered { name, adapter, aggregates, silent, caveat, age_s };
-        adapter::fill_answered(snapshot, &answered, scope);
+        adapter::fill_answered(snapshot, &self.answered(name, adapter, age_s), scope);
     }
 }
 

@@ -306,15 +306,17 @@ fn queries_fit_every_server_and_hold_every_text() {
 #[test]
 fn a_number_is_told_down_to_what_was_asked() {
     let (adapter, answers) = Case::HEALTHY.answers();
-    let readings = answers.readings(&adapter, None, "offered_rps");
+    let name = Arc::from("prometheus");
+    let read = |signal| answers.readings(&name, &adapter, None, signal).expect("it answered");
+    let readings = read("offered_rps");
     let [reading] = &readings[..] else { panic!("{readings:?}") };
     assert_eq!(reading.outcome, Ok(Value::Number(40.0)));
     let [group] = &reading.series[..] else { panic!("{reading:?}") };
     assert_eq!((group.name.as_str(), group.value), ("sum(increase(all_total))", Some(400.0)));
-    let made = answers.readings(&adapter, None, "admitted_rps");
+    let made = read("admitted_rps");
     assert_eq!(made[0].signals, ["offered_rps", "shed_rps"]);
     assert_eq!(made[0].expressions[0].1, "offered_rps - shed_rps");
-    let rows = answers.readings(&adapter, None, "tenants");
+    let rows = read("tenants");
     let values: Vec<_> = rows[0].series.iter().map(|one| one.value).collect();
     assert_eq!(values, [Some(300.0), Some(100.0)]);
 }

@@ -43,6 +43,17 @@ pub struct Listed {
     pub only: Vec<String>,
 }
 
+/// Rows above the screen of a text that was scrolled down to `at` and is so many rows higher than the
+/// screen; from its end where `at` was counted from [`Listed::LAST`].
+#[must_use]
+pub fn above(at: usize, hidden: usize) -> usize {
+    if at > Listed::FROM_END {
+        hidden.saturating_sub(Listed::LAST - at.min(Listed::LAST))
+    } else {
+        at.min(hidden)
+    }
+}
+
 impl Listed {
     /// The last row of a text, however long it is.
     pub const LAST: usize = usize::MAX / 2;
@@ -52,11 +63,7 @@ impl Listed {
     /// Rows above the screen, of a text that is so many rows higher than it.
     #[must_use]
     pub fn above(&self, hidden: usize) -> usize {
-        if self.at > Self::FROM_END {
-            hidden.saturating_sub(Self::LAST - self.at.min(Self::LAST))
-        } else {
-            self.at.min(hidden)
-        }
+        above(self.at, hidden)
     }
 
     /// Whether the filter lets a row through. Letters count alike, large or small.

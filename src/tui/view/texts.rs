@@ -12,7 +12,7 @@ use crate::diagnosis::{Evidence, Role as CauseRole, Standing};
 use crate::signal::Quality;
 use crate::tui::app::Model;
 use crate::tui::app::action::{CHAPTERS, Danger};
-use crate::tui::app::page::Listed;
+use crate::tui::app::page::{Listed, above};
 use crate::tui::app::places::Places;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::evidence;
@@ -197,8 +197,9 @@ pub fn sheet(
     let frame = centred(area, width, height);
     let inner = overlay(heading(title, look), frame, look, buf);
     let last = content.len().saturating_sub(usize::from(inner.height));
-    let below = last - scroll.min(last);
-    lines(content.into_iter().skip(scroll.min(last)), inner, buf);
+    let above = above(scroll, last);
+    let below = last - above;
+    lines(content.into_iter().skip(above), inner, buf);
     if below > 0 {
         let edge = Rect { y: inner.bottom(), height: 1, ..inner };
         let more = format!(" {}", more_rows(below));

@@ -368,7 +368,7 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
         Some(Mode::Timeline(list)) => list.at = to(list.at, events),
         Some(Mode::Palette(palette)) => palette.at = to(palette.at, found),
         Some(Mode::Alerts(at)) => *at = to(*at, alerts),
-        // The view clips these; a text is never longer than this.
+        // How high these are is for the view to know.
         Some(
             Mode::Help(at)
             | Mode::Why(at)
@@ -376,7 +376,7 @@ fn scroll(model: &mut Model, to: &dyn Fn(usize, usize) -> usize) {
             | Mode::StepWhy(at)
             | Mode::Causes(at)
             | Mode::Origin(at),
-        ) => *at = to(*at, 200),
+        ) => *at = to(*at, Listed::LAST),
         Some(Mode::Page(_, list)) => list.at = to(list.at, Listed::LAST),
         Some(Mode::Guide(at)) => *at = to(*at, choices),
         Some(Mode::Plan(dialog)) => dialog.scroll = to(dialog.scroll, dialog.scroll_max()),

@@ -245,3 +245,16 @@ fn every_signal_is_listed_known_ones_first() {
     assert!(rows[..known].iter().all(|name| snapshot.get(name).is_some()), "{rows:?}");
     assert!(rows[known..].iter().all(|name| snapshot.absent.contains_key(name)), "{rows:?}");
 }
+
+#[test]
+fn series_of_now_are_not_told_beside_numbers_of_then() {
+    for key in ['p', ','] {
+        let mut model = support::watched(60, None);
+        press_all(&mut model, &[KeyCode::Char('9'), KeyCode::Char(key)]);
+        assert!(!text(&model, 80, 24).contains("the series behind it"));
+        assert!(press_all(&mut model, &[KeyCode::Enter]).is_empty(), "{key}");
+        assert_eq!(model.sought, None, "{key}");
+        press_all(&mut model, &[KeyCode::Char('$'), KeyCode::Enter]);
+        assert!(model.sought.is_some(), "{key}");
+    }
+}

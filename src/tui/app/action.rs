@@ -395,6 +395,7 @@ const HAS_GUIDE: Condition =
 const IS_REPLAY: Condition = Condition::when("in a recording", |model| model.playhead.is_some());
 const IS_LIVE: Condition =
     Condition::when("live, not in a recording", |model| model.playhead.is_none());
+const IS_NOW: Condition = Condition::when("while the screen shows now", Model::is_now);
 const HAS_FILTER: Condition = Condition::when("on a list", |model| model.filterable().is_some());
 const HAS_MARKS: Condition =
     Condition::when("where flags may be changed, once a flag is marked", |model| {
@@ -468,7 +469,7 @@ pub const REGISTRY: &[Entry] = &[
     row(Action::Note, "note", "write a note into the journal and the timeline", "Act", Danger::Safe, SCREENS, &[key('n')], "note", IS_LIVE),
     row(Action::AskOriginal, "ask-original", "ask for an original by its number", "Look", Danger::Safe, on(&[C::Trace]), &[named(KeyCode::Enter)], "ask for a number", IS_LIVE),
     row(Action::Inspect, "inspect", "the signals on this screen: which, how good, from where", "Look", Danger::Safe, SCREENS, &[key('i')], "", ALWAYS),
-    row(Action::Origin, "origin", "where this signal comes from: expression, raw series", "Look", Danger::Safe, on(&[C::Signals]), &[named(KeyCode::Enter)], "where from", IS_LIVE),
+    row(Action::Origin, "origin", "where this signal comes from: expression, raw series", "Look", Danger::Safe, on(&[C::Signals]), &[named(KeyCode::Enter)], "where from", IS_NOW),
     row(Action::ChooseScope, "choose-scope", "show this scope on every screen", "Look", Danger::Safe, on(&[C::Scopes]), &[named(KeyCode::Enter)], "show it everywhere", ALWAYS),
     row(Action::Filter, "filter", "show only rows with these letters", "Look", Danger::Safe, on(&[C::Timeline, C::Scopes, C::Signals, C::Page]), &[key('/')], "filter", HAS_FILTER),
     row(Action::Palette, "palette", "find an action by its name", "Screens", Danger::Safe, SCREENS, &[key(':')], "find", ALWAYS),

@@ -408,6 +408,12 @@ impl Model {
         self.frozen.as_ref().is_some_and(|frozen| frozen.is_rewound)
     }
 
+    /// Whether the screen shows now, and nothing recorded, held still or past.
+    #[must_use]
+    pub const fn is_now(&self) -> bool {
+        self.playhead.is_none() && self.frozen.is_none()
+    }
+
     /// Whether a plan may be opened: nothing is planned on a screen that shows the past.
     #[must_use]
     pub fn may_plan(&self) -> bool {

@@ -133,7 +133,7 @@ fn about(facts: &Facts<'_>, name: &str) -> Section {
             lines.extend(wrapped(&format!("from: {}", fetch(name)), Role::Plain));
         }
     }
-    if facts.model.playhead.is_none() {
+    if facts.model.is_now() {
         let key = facts.model.key_of(Action::Origin);
         let text = format!("{key}: how it is read, by whom, and the series behind it");
         lines.extend(wrapped(&text, Role::Accent));

@@ -615,7 +615,7 @@ fn a_note_goes_to_journal_and_timeline_without_line_ends() {
     let effects = press(&mut model, KeyCode::Enter, now);
     assert!(matches!(effects.as_slice(), [Effect::Journal(_)]));
     let newest = model.timeline.newest_first().next().expect("an event");
-    assert_eq!(newest.text, "note: calledthe provider");
+    assert_eq!(newest.text, "note: called the provider");
 }
 
 #[test]

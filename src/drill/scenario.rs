@@ -43,6 +43,7 @@ macro_rules! shipped {
 const SHIPPED: &[(&str, &str)] = shipped![
     "launch-0900",
     "deaf-wrapper",
+    "slow-refusals",
     "tpm-exhausted",
     "rpm-exhausted",
     "burst-or-ramp",

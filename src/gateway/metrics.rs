@@ -235,6 +235,29 @@ fn recent(page: &mut Page, scopes: &[Scope], now: Mono) {
             }
         }
     }
+    // Per second, so that scopes whose windows differ can be added up.
+    let families = [
+        ("weir_spanned_attempts_per_second", "Attempts in the span, per second of it."),
+        (
+            "weir_spanned_originals_per_second",
+            "Originals with an attempt in the span, per second of it.",
+        ),
+        (
+            "weir_attempt_span_seconds",
+            "Window that holds the attempts of one original together: 10 s, longer while repeats are slow.",
+        ),
+    ];
+    for (place, (name, help)) in families.into_iter().enumerate() {
+        page.family(name, "gauge", help);
+        for scope in scopes {
+            let span = scope.attempted().span(now);
+            let (attempts, originals) = scope.attempted().since(now - span);
+            let span = span.as_secs_f64();
+            #[expect(clippy::cast_precision_loss, reason = "counts of two minutes")]
+            let value = [attempts as f64 / span, originals as f64 / span, span][place];
+            page.sample(name, &[("scope", &**scope.name())], value);
+        }
+    }
 }
 
 fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {

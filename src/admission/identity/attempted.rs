@@ -1,7 +1,16 @@
 //! How often one scope has attempted, and how many originals: over a window, and from mark to mark.
 
-use super::{Original, recent::Recent};
+use std::time::Duration;
+
+use super::{Original, recent::Recent, recent::WINDOW_MAX};
 use crate::signal::Mono;
+
+/// The shortest span that [`Attempted::span`] returns.
+const SPAN_MIN: Duration = Duration::from_secs(10);
+/// Waits between two attempts of one original that such a span holds at least. Of a chain of nine
+/// attempts one after the other it sees half; of a window as short as one wait it would see each
+/// attempt alone, and tell a storm of slow retries for one attempt per original.
+const SPAN_GAPS: u32 = 8;
 
 /// The attempts of one scope.
 #[derive(Debug, Default)]
@@ -36,6 +45,15 @@ impl Attempted {
     #[must_use]
     pub fn since(&self, from: Mono) -> (u64, u64) {
         self.recent.since(from)
+    }
+
+    /// How long the window must be, back from `now`, that the attempts of one original fall into it
+    /// together: 10 s, unless most attempts of the last 10 s were repeats (an original costs more
+    /// than two). Then eight times the average wait before such a repeat, at most two minutes.
+    #[must_use]
+    pub fn span(&self, now: Mono) -> Duration {
+        let gap = self.recent.gap_since(now - SPAN_MIN).unwrap_or_default();
+        gap.saturating_mul(SPAN_GAPS).clamp(SPAN_MIN, WINDOW_MAX)
     }
 
     /// Forgets what no window can reach any more, and gives its memory back.

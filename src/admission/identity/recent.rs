@@ -1,4 +1,5 @@
-//! Counts attempts by slot of time, and originals by the slot of their latest attempt.
+//! Counts attempts by slot of time, and originals by the slot of their latest attempt; and how long
+//! after the attempt before a later one came.
 //!
 //! Only slots in which something happened are kept, so an idle scope keeps none.
 
@@ -20,6 +21,10 @@ struct Slot {
     number: u32,
     attempts: u32,
     originals: u32,
+    /// Attempts that were not the first of their original, and how many slots after the one before
+    /// they came, in all.
+    later: u32,
+    gaps: u32,
 }
 
 /// What happened in the last two minutes, oldest slot first.
@@ -39,18 +44,38 @@ impl Recent {
             self.slots[found].originals = self.slots[found].originals.saturating_sub(1);
         }
         let number = number(now);
+        let gap = before.map(|before| number.saturating_sub(before));
+        let (later, gaps) = (u32::from(gap.is_some()), gap.unwrap_or(0));
         match self.slots.back_mut() {
             // `>`: a clock that ran backwards. The order of the slots must not suffer from it.
             Some(last) if last.number >= number => {
                 last.attempts += 1;
                 last.originals += 1;
+                last.later += later;
+                last.gaps = last.gaps.saturating_add(gaps);
                 last.number
             }
             _ => {
-                self.slots.push_back(Slot { number, attempts: 1, originals: 1 });
+                self.slots.push_back(Slot { number, attempts: 1, originals: 1, later, gaps });
                 number
             }
         }
+    }
+
+    /// How long after the one before it a later attempt since `from` came, on average; `None` when
+    /// most attempts since then were the first of their original.
+    pub(super) fn gap_since(&self, from: Mono) -> Option<Duration> {
+        let first = number(from + SLOT / 2);
+        let skip = self.slots.partition_point(|slot| slot.number < first);
+        let sums = |(attempts, later, gaps), slot: &Slot| {
+            (attempts + slot.attempts, later + slot.later, gaps + u64::from(slot.gaps))
+        };
+        let (attempts, later, gaps) = self.slots.iter().skip(skip).fold((0_u32, 0_u32, 0), sums);
+        if later <= attempts / 2 {
+            return None;
+        }
+        let slots = u32::try_from(gaps / u64::from(later)).unwrap_or(SLOTS_MAX);
+        Some(SLOT.saturating_mul(slots))
     }
 
     /// Attempts and distinct originals since `from`, to the nearer border of two slots, so that

@@ -98,6 +98,57 @@ fn nine_tries_of_one_original_count_once_in_a_window() {
     assert_eq!(attempted.since(at(9.0)), (0, 0));
 }
 
+/// Originals that begin each second and are tried nine times, `gap` seconds apart; what a window of
+/// 10 s and the span say of them after five minutes.
+fn chains(gap: u32, tries: u32) -> (f64, f64, Duration) {
+    let mut bench = Bench::default();
+    for second in 0..300 {
+        for tried in 0..tries {
+            if let Some(first) = u32::checked_sub(second, tried * gap) {
+                if tried == 0 {
+                    bench.arrive(first.into(), at(f64::from(second)));
+                }
+                bench.attempt(first.into(), at(f64::from(second)));
+            }
+        }
+    }
+    let now = at(299.5);
+    let ratio = |window: Duration| {
+        let (attempts, originals) = bench.attempted.since(now - window);
+        f64::from(u32::try_from(attempts).unwrap()) / f64::from(u32::try_from(originals).unwrap())
+    };
+    let span = bench.attempted.span(now);
+    (ratio(Duration::from_secs(10)), ratio(span), span)
+}
+
+#[test]
+fn a_span_holds_the_attempts_of_one_original_however_slowly_they_follow_each_other() {
+    for gap in [1, 4, 10, 12] {
+        let (short, spanned, span) = chains(gap, 9);
+        assert!(spanned > 4.0, "{gap} s apart: {spanned} in {span:?}");
+        assert_eq!(
+            span,
+            Duration::from_secs(10.max(u64::from(gap) * 8)).min(Duration::from_secs(120))
+        );
+        assert!(gap < 10 || short < 1.1, "{gap} s apart: {short} in 10 s, so the span is needed");
+    }
+}
+
+#[test]
+fn a_span_is_short_where_few_repeat_and_as_soon_as_nobody_does() {
+    let (_, ratio, span) = chains(30, 2);
+    assert_eq!(span, Duration::from_secs(10), "half are repeats, and one costs two at most");
+    assert!(ratio <= 2.0);
+
+    let mut bench = Bench::default();
+    bench.arrive(1, at(0.0));
+    for n in 0..5 {
+        bench.attempt(1, at(f64::from(n) * 10.0));
+    }
+    assert_eq!(bench.attempted.span(at(45.0)), Duration::from_secs(80));
+    assert_eq!(bench.attempted.span(at(51.0)), Duration::from_secs(10));
+}
+
 #[test]
 fn running_originals_are_never_forgotten() {
     let mut bench = Bench::default();

@@ -1,5 +1,6 @@
 //! The predicates of a verdict with what they read and what it was compared with: what decided first.
 
+use chrono::TimeDelta;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -10,7 +11,7 @@ use crate::tui::app::Model;
 use crate::tui::app::walk::Walk;
 use crate::tui::theme::{Appearance, Role};
 use crate::tui::view::charts::trend;
-use crate::tui::view::format::{cut, exact, percent, short, span};
+use crate::tui::view::format::{clock, cut, exact, percent, short, span};
 use crate::tui::view::widgets::{clipped, lines, panel};
 
 /// Cells inside the panel from which the predicates are shown as they are written.
@@ -180,11 +181,14 @@ pub fn draw(
         (0, _) => " end: k ".to_owned(),
         (left, _) => format!(" {left} more: j "),
     };
+    let marks = "T true  F false  ? unknown  ~ not held long enough";
+    // Of the past only what was found when a verdict was first said is kept.
+    let title = match said_at(model, verdict) {
+        Some(at) => format!(" evidence of {at}, when it was first said: {marks} "),
+        None => format!(" evidence: {marks} "),
+    };
     let title = Line::from(vec![
-        Span::styled(
-            " evidence: T true  F false  ? unknown  ~ not held long enough ",
-            look.style(Role::Strong),
-        ),
+        Span::styled(title, look.style(Role::Strong)),
         Span::styled(more, look.style(Role::Accent)),
     ]);
     let inner = panel(title, area, look, buf);
@@ -208,6 +212,14 @@ pub fn draw(
     let content = rows.iter().map(|row| line(model, walk, row, &columns, width, look));
     let content = content.map(|line| clipped(line, width, look));
     lines(content.skip(walk.scroll.min(below)), inner, buf);
+}
+
+/// On a screen of the past, when the verdict that stood then was first said.
+fn said_at(model: &Model, verdict: &Verdict) -> Option<String> {
+    let frozen = model.frozen.as_ref().filter(|frozen| frozen.is_rewound)?;
+    let since = model.judged.since(&verdict.scope, frozen.since)?;
+    let ago = TimeDelta::from_std(frozen.since.saturating_since(since)).ok()?;
+    Some(clock(frozen.wall - ago, model.zone))
 }
 
 fn row(evidence: &Evidence, width: usize) -> Row<'_> {

@@ -8,6 +8,7 @@ use crate::tui::app::action::Action;
 use crate::tui::app::arming::Arming;
 use crate::tui::app::guide::FirstFlip;
 use crate::tui::app::headline::Headline;
+use crate::tui::app::mode::Mode;
 use crate::tui::app::offer::Next;
 use crate::tui::app::settled::Remembered;
 use crate::tui::app::{Model, State};
@@ -103,7 +104,9 @@ fn fitted(spans: Vec<Span<'static>>, width: usize, look: &Appearance) -> Vec<Spa
 
 /// The keys that lead from any screen to the diagnosis, and there to this.
 fn keys(model: &Model, action: Action) -> String {
-    format!("{}, {}", model.key_of(Action::Diagnose), model.key_of(action))
+    let there = matches!(model.screen(), Mode::Diagnose(_));
+    let way = if there { String::new() } else { format!("{}, ", model.key_of(Action::Diagnose)) };
+    format!("{way}{}", model.key_of(action))
 }
 
 fn key(model: &Model, action: Action, look: &Appearance) -> Span<'static> {
@@ -125,12 +128,11 @@ fn incident(model: &Model, look: &Appearance, width: usize) -> Vec<Span<'static>
         let first = format!("{}, then ", model.owners.page(&verdict.scope));
         spans.push(Span::styled(first, strong));
     }
-    spans.extend([
-        key(model, Action::Diagnose, look),
-        Span::raw(" diagnose  "),
-        key(model, Action::Flags, look),
-        Span::raw(" flags"),
-    ]);
+    // Whoever reads the diagnosis need not be sent to it.
+    if !matches!(model.screen(), Mode::Diagnose(_)) {
+        spans.extend([key(model, Action::Diagnose, look), Span::raw(" diagnose  ")]);
+    }
+    spans.extend([key(model, Action::Flags, look), Span::raw(" flags")]);
     let (how, first) = match next {
         Some(Next::Plan(offer)) if !model.read_only => {
             let head = format!("  first ({}): plan ", keys(model, Action::TakePlan));

@@ -77,7 +77,7 @@ pub fn arming(model: &Model, input: &Input, look: &Appearance, area: Rect, buf: 
             " {minutes} min without a key lock it again, and so does {}.",
             model.key_of(Action::Arm)
         )),
-        input_line(&format!("type {}", model.environment), input, true, look, width),
+        input_line(&format!("to confirm, type {}:", model.environment), input, true, look, width),
         Line::styled(" Enter arms, Esc does not", look.style(Role::Dim)),
     ];
     lines(content, inner, buf);
@@ -397,7 +397,7 @@ fn footer(
     if dialog.stage == Stage::Review {
         if let Some(name) = dialog.name_to_type() {
             content.push(input_line(
-                &format!("type {name}"),
+                &format!("to confirm, type {name}:"),
                 &dialog.name,
                 dialog.focus == Focus::Name,
                 look,

@@ -46,14 +46,16 @@ pub fn key(model: &mut Model, event: KeyEvent, now: Mono) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Pasted text goes into the field under the focus, without line ends.
+/// Pasted text goes into the field under the focus; line ends and tabs become single spaces.
 pub fn paste(model: &mut Model, text: &str) {
     if field(model).is_none() {
         return;
     }
     replace_selected(model);
     let Some(input) = field(model) else { return };
-    for letter in text.chars().filter(|letter| !letter.is_control()).take(TYPED_MAX) {
+    let words: Vec<&str> = text.split(['\n', '\r', '\t']).filter(|part| !part.is_empty()).collect();
+    let line = words.join(" ");
+    for letter in line.chars().filter(|letter| !letter.is_control()).take(TYPED_MAX) {
         input.handle(InputRequest::InsertChar(letter));
     }
     palette::typed(model);

@@ -34,10 +34,13 @@ pub fn queue(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
     } else {
         vec![lane(model, look, "all lanes", "queue_depth", "queue_oldest_age_s", deadline)]
     };
+    // Who does not enforce lets through more than the limit, and takes their permits all the same.
+    let held = model.number("inflight_gauge").zip(model.number("inflight_limit"));
+    let between = if held.is_some_and(|(held, limit)| held > limit) { " over " } else { " of " };
     content.push(Line::from(vec![
         Span::raw(" permits "),
         shown(model, look, "inflight_gauge", count),
-        Span::raw(" of "),
+        Span::raw(between),
         shown(model, look, "inflight_limit", count),
         Span::raw("  open upstream "),
         shown(model, look, "inflight_actual", count),

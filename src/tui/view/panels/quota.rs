@@ -18,7 +18,7 @@ pub const LOW_BELOW: f64 = 0.15;
 
 /// Headroom of every meter that is known, the binding one marked.
 pub fn quota(model: &Model, look: &Appearance, area: Rect, buf: &mut Buffer) {
-    let inner = panel(title("quota headroom", look), area, look, buf);
+    let inner = panel(title("quota headroom, limit, age", look), area, look, buf);
     let meters = [("TPM", "tpm_headroom", "tpm_limit"), ("RPM", "rpm_headroom", "rpm_limit")];
     let binding = meters
         .iter()

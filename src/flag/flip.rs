@@ -301,6 +301,7 @@ impl Flip {
                     None => Vec::new(),
                 },
                 override_reason: plan.glass.clone(),
+                token: None,
             },
         };
         Ok(Self { plan, author, intent, state: State::Intent, table: None, log_error: None })

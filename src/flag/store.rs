@@ -203,6 +203,9 @@ pub struct Marks {
     /// Why they were passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub override_reason: Option<String>,
+    /// Name of the token that it came with; the actor is what its author says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 impl Marks {

@@ -348,6 +348,8 @@ pub enum ErrorCode {
     Value,
     /// A change without `If-Match`.
     IfMatchRequired,
+    /// The token asks too often.
+    RateLimited,
     /// Of a newer server.
     #[serde(other)]
     Other,
@@ -365,6 +367,7 @@ impl ErrorCode {
             Self::Revision => 412,
             Self::Value => 422,
             Self::IfMatchRequired => 428,
+            Self::RateLimited => 429,
             Self::Other => 500,
         }
     }

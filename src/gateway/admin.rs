@@ -1,7 +1,8 @@
 //! The admin plane: flags, events, originals, totals, health and metrics of one instance.
 //!
 //! Runs on a listener and a runtime of its own, so that it answers while the data plane is full.
-//! `/metrics`, `/healthz` and `/readyz` are open; everything else asks for the bearer token.
+//! `/metrics`, `/healthz` and `/readyz` are open; everything else asks for a bearer token whose role
+//! allows it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use chrono::Utc;
@@ -18,12 +19,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::admin_plan;
+use super::admin_token::{Denied, Role, Tokens, Who};
 use super::calm::Calm;
 use super::health::Health;
 use super::judge::Judge;
 use super::metrics::{self, Facts};
 use super::overrides::{Expiry, Known, Overrides};
-use super::secrets::Tokens;
 use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
@@ -46,7 +47,7 @@ pub struct Admin {
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
     pub state_file: Option<std::path::PathBuf>,
-    /// The bearer token, and the one that passes interlocks.
+    /// Who may do what.
     pub tokens: Tokens,
     /// Name of this instance.
     pub instance: String,
@@ -110,6 +111,7 @@ impl Admin {
             store: Some(&store),
             faults: &self.faults,
             calm: Some(&calm),
+            admin_refused: Some(self.tokens.refused().read()),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -165,7 +167,12 @@ impl Admin {
         }
     }
 
-    fn change(&self, headers: &HeaderMap, body: &ApplyBody) -> Result<Response, Refused> {
+    fn change(
+        &self,
+        who: &Who,
+        headers: &HeaderMap,
+        body: &ApplyBody,
+    ) -> Result<Response, Refused> {
         // A repeat of a request that was carried out is answered before its revision is looked at.
         let seen = if self.flags().is_repeat(&body.request_id) {
             self.flags().revision()
@@ -177,29 +184,42 @@ impl Admin {
                 .ok_or(Refused(ErrorBody::new(ErrorCode::IfMatchRequired, missing)))?
         };
         let glass = match &body.overriding {
-            Some(_) => self.authorize_breaking_glass(headers)?,
+            Some(_) => self.authorize_breaking_glass(who, headers)?,
             None => false,
         };
         let settings = self.known(glass, |known| {
+            let known = &Known { token: Some(&who.name), ..*known };
             let mut flags = self.flags();
             flags.apply(body, seen, known, Utc::now()).map_err(|error| Refused(*error))?;
             Ok(flags.settings())
         })?;
         let overridden = body.overriding.as_ref().map(|wish| wish.reason.as_str());
-        tracing::info!(actor = body.actor, reason = body.reason, overridden, "flags changed");
+        let token = &*who.name;
+        tracing::info!(
+            actor = body.actor,
+            token,
+            reason = body.reason,
+            overridden,
+            "flags changed"
+        );
         self.shell.with(|gate, now| gate.apply(settings, now));
         self.keep();
         Ok(self.table())
     }
 
-    /// Asks `ask` with what the service knows now.
     /// Asks with what this instance knows of itself.
     pub(super) fn known<T>(&self, glass: bool, ask: impl FnOnce(&Known<'_>) -> T) -> T {
         let effective = self.shell.read(|gate, _| gate.settings().clone());
         let now = self.shell.now();
         let scopes: Vec<_> = self.own().snapshots(now).into_iter().map(Arc::new).collect();
         let verdict = self.judge().verdict().cloned();
-        ask(&Known { effective: &effective, scopes: &scopes, verdict: verdict.as_ref(), glass })
+        ask(&Known {
+            effective: &effective,
+            scopes: &scopes,
+            verdict: verdict.as_ref(),
+            glass,
+            token: None,
+        })
     }
 
     fn table(&self) -> Response {
@@ -209,25 +229,44 @@ impl Admin {
         ([(ETAG, tag)], Json(flags.table(&effective))).into_response()
     }
 
-    /// Whether the request carries the admin token.
-    pub(super) fn authorize(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Whose request it is, when its token allows what `needs` says.
+    pub(super) fn authorize(&self, headers: &HeaderMap, needs: Role) -> Result<Who, Refused> {
         let given = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "))
             .unwrap_or_default();
-        if self.tokens.is_admin(given) {
-            Ok(())
-        } else {
-            let message = "send the admin token as `Authorization: Bearer ...`";
-            Err(Refused(ErrorBody::new(ErrorCode::Unauthorized, message)))
-        }
+        self.tokens.who(given, needs, self.shell.now()).map_err(|denied| match denied {
+            Denied::Unknown => {
+                let message = "send the admin token as `Authorization: Bearer ...`";
+                Refused(ErrorBody::new(ErrorCode::Unauthorized, message))
+            }
+            Denied::Role { who, needs } => {
+                let Who { name, role } = who;
+                let message = format!("the token `{name}` may {role}, and this takes {needs}");
+                Refused(ErrorBody::new(ErrorCode::Forbidden, message))
+            }
+            Denied::TooOften { name, wait } => {
+                let whose = name.map_or_else(
+                    || "there are too many requests without a known token".to_owned(),
+                    |name| format!("the token `{name}` asks too often"),
+                );
+                let message = format!(
+                    "{whose}; again in {:.1} s, or raise gateway.admin_requests_per_s",
+                    wait.as_secs_f64()
+                );
+                Refused(ErrorBody::new(ErrorCode::RateLimited, message))
+            }
+        })
     }
 
     /// Whether the request may pass interlocks; always true, or refused.
-    fn authorize_breaking_glass(&self, headers: &HeaderMap) -> Result<bool, Refused> {
+    fn authorize_breaking_glass(&self, who: &Who, headers: &HeaderMap) -> Result<bool, Refused> {
+        if who.role >= Role::BreakGlass {
+            return Ok(true);
+        }
         let given = headers.get(BREAK_GLASS_HEADER).and_then(|value| value.to_str().ok());
-        let message = match self.tokens.is_break_glass(given.unwrap_or_default()) {
+        let message = match self.tokens.is_second(given.unwrap_or_default()) {
             Some(true) => return Ok(true),
             Some(false) => format!(
                 "`override` needs the second token; send it as `{BREAK_GLASS_HEADER}: ...` beside \
@@ -249,7 +288,11 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.error.code.status())
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, Json(self.0)).into_response()
+        let mut response = (status, Json(self.0)).into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }
 
@@ -266,7 +309,7 @@ async fn ready(State(admin): Shared) -> Response {
 }
 
 async fn list(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     Ok(admin.table())
 }
 
@@ -275,7 +318,7 @@ async fn one(
     Path(key): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     crate::admission::flag(&key).map_err(|error| unknown(&error.to_string()))?;
     let effective = admin.shell.read(|gate, _| gate.settings().clone());
     let flags = admin.flags();
@@ -291,13 +334,13 @@ async fn put(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    let who = admin.authorize(&headers, Role::Flip)?;
     crate::admission::flag(&key).map_err(|error| unknown(&error.to_string()))?;
     let mut body: FlagBody = read(&body)?;
     if method == axum::http::Method::DELETE {
         body.value = None;
     }
-    admin.change(&headers, &body.into_apply(key))
+    admin.change(&who, &headers, &body.into_apply(key))
 }
 
 async fn apply(
@@ -305,9 +348,9 @@ async fn apply(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    let who = admin.authorize(&headers, Role::Flip)?;
     let body: ApplyBody = read(&body)?;
-    admin.change(&headers, &body)
+    admin.change(&who, &headers, &body)
 }
 
 #[derive(Deserialize)]
@@ -321,21 +364,21 @@ async fn events(
     Query(query): Query<Since>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     let events = admin.flags().events(query.since);
     Ok(Json(EventsBody { events }).into_response())
 }
 
 async fn note(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    let who = admin.authorize(&headers, Role::Flip)?;
     let body: NoteBody = read(&body)?;
-    admin.flags().note(&body, Utc::now()).map_err(|refusal| Refused(*refusal))?;
+    admin.flags().note(&body, Some(&who.name), Utc::now()).map_err(|refusal| Refused(*refusal))?;
     admin.keep();
     Ok(StatusCode::CREATED.into_response())
 }
 
 async fn snapshot(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     let now = admin.shell.now();
     let snapshots = admin.own().snapshots(now);
     Ok(Json(snapshots.iter().collect::<SnapshotsBody>()).into_response())
@@ -346,7 +389,7 @@ async fn original(
     Path(id): Path<u64>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     let found = admin.shell.read(|gate, now| trace(gate, id, now));
     Ok(found.map_or_else(
         || {
@@ -388,19 +431,19 @@ fn trace(gate: &Gate, id: u64, now: Mono) -> Option<serde_json::Value> {
 }
 
 async fn tally(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     let tally = admin.shell.read(Tally::of);
     Ok(Json(tally).into_response())
 }
 
 async fn mark(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Flip)?;
     let tally = admin.shell.with(Tally::mark);
     Ok(Json(tally).into_response())
 }
 
 async fn drain(State(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Flip)?;
     admin.shell.with(Gate::drain);
     Ok(StatusCode::ACCEPTED.into_response())
 }

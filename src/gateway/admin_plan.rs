@@ -13,6 +13,7 @@ use chrono::Utc;
 use serde::{Deserialize, Serialize};
 
 use super::admin::{Admin, Refused, Shared, read};
+use super::admin_token::Role;
 use crate::admission::FlagError;
 use crate::flag::wire::{ApplyBody, ErrorBody, ErrorCode, ForecastBody, PlanBody, ScopeRow};
 use crate::flag::{self, FlagTable, Plan, PlanError, Where};
@@ -39,7 +40,7 @@ pub(super) async fn plan(
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, Refused> {
-    admin.authorize(&headers)?;
+    admin.authorize(&headers, Role::Read)?;
     let body: ApplyBody = read(&body)?;
     let made = admin.known(false, |known| admin.flags().plan(&body, known, Utc::now()));
     let made = made.map_err(|error| {

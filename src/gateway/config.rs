@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
 
+use super::admin_token::AdminTokenConfig;
 use crate::admission::{FlagError, FlagValue, ScopeConfig, Settings, flag};
 use crate::dialect::Provider;
 use crate::sim::gate::GateFaults;
@@ -37,6 +38,12 @@ pub struct GatewayConfig {
     pub upstream_key_env: Option<String>,
     /// Environment variable that holds the admin bearer token.
     pub admin_token_env: Option<String>,
+    /// More tokens for the admin plane, each with a role: people, scripts and screens apart.
+    #[serde(default, rename = "admin_token")]
+    pub admin_tokens: Vec<AdminTokenConfig>,
+    /// Requests to the admin plane that one token may make, per second; twice as many at once.
+    #[serde(default = "default_admin_requests_per_s")]
+    pub admin_requests_per_s: f64,
     /// Environment variable that holds the second token: with it and a reason, a change passes
     /// interlocks. Without one nothing does.
     pub break_glass_token_env: Option<String>,
@@ -189,6 +196,10 @@ const fn default_deadline_s() -> f64 {
     120.0
 }
 
+const fn default_admin_requests_per_s() -> f64 {
+    200.0
+}
+
 const fn default_body_max() -> usize {
     BODY_MAX
 }
@@ -236,6 +247,7 @@ impl GatewayConfig {
         for (key, value) in [
             ("gateway.attempt_timeout_s", self.attempt_timeout_s),
             ("gateway.default_deadline_s", self.default_deadline_s),
+            ("gateway.admin_requests_per_s", self.admin_requests_per_s),
         ] {
             positive(key, value, "")?;
         }

@@ -47,6 +47,8 @@ pub struct Facts<'a> {
     pub faults: &'a [&'static str],
     /// For how long nothing has been repeated, where that is watched.
     pub calm: Option<&'a Calm>,
+    /// Requests to the admin plane that were refused, by reason.
+    pub admin_refused: Option<[(&'static str, u64); 3]>,
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -74,6 +76,13 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);
+    if let Some(refused) = facts.admin_refused {
+        let help = "Requests to the admin plane that were refused.";
+        page.family("weir_admin_refused_total", "counter", help);
+        for (reason, count) in refused {
+            page.count("weir_admin_refused_total", &[("reason", reason)], count);
+        }
+    }
     on_purpose(&mut page, facts);
     page.text
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod admin_plan;
+mod admin_token;
 mod calm;
 mod config;
 mod config_scope;
@@ -24,6 +25,7 @@ pub mod store;
 mod tally;
 mod upstream;
 
+pub use admin_token::{AdminTokenConfig, Role};
 pub use config::{
     ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, UpstreamConfig, UpstreamKind,
     base_settings, flag_value, scopes,

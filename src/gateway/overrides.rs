@@ -198,7 +198,8 @@ impl Overrides {
             return Err(Box::new(self.outdated(seen, now)));
         }
         let changes = checked(body)?;
-        let marks = self.allow(body, &changes, known, now)?;
+        let token = known.token.map(str::to_owned);
+        let marks = Marks { token, ..self.allow(body, &changes, known, now)? };
         let expires = body
             .ttl_s
             .and_then(|ttl| now.checked_add_signed(TimeDelta::seconds(i64::try_from(ttl).ok()?)));
@@ -257,7 +258,12 @@ impl Overrides {
     ///
     /// # Errors
     /// An [`ErrorBody`] that names the field that does not do.
-    pub fn note(&mut self, note: &NoteBody, now: DateTime<Utc>) -> Result<(), Box<ErrorBody>> {
+    pub fn note(
+        &mut self,
+        note: &NoteBody,
+        token: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Result<(), Box<ErrorBody>> {
         if self.is_repeat(&note.request_id) {
             return Ok(());
         }
@@ -281,7 +287,7 @@ impl Overrides {
             revision: self.kept.revision,
             kind: EventKind::Note,
             anchor: None,
-            marks: Marks::default(),
+            marks: Marks { token: token.map(str::to_owned), ..Marks::default() },
         });
         Ok(())
     }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::{self, Admin};
+use super::admin_token::Tokens;
 use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry, StoreConfig};
 use super::config_upstream::key_value;
 use super::faults::Faults;
@@ -21,7 +22,7 @@ use super::health::Health;
 use super::keeping;
 use super::overrides::Overrides;
 use super::proxy::Proxy;
-use super::secrets::{self, Tokens};
+use super::secrets;
 use super::shell::Shell;
 use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
 use super::upstream::Upstream;
@@ -91,7 +92,7 @@ impl Gateway {
         let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);
         restore(&mut flags, config)?;
         let tokens = Tokens::of(config)?;
-        let token = tokens.admin().to_owned();
+        let token = tokens.first().to_owned();
         let upstream_key = upstream_key(config, scopes)?;
         let keys = config
             .keys

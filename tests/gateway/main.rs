@@ -13,5 +13,6 @@ mod metrics;
 mod on_purpose;
 mod provider_words;
 mod refusals;
+mod roles;
 mod sdk;
 mod support;

@@ -327,7 +327,7 @@ impl Gate {
         self.post(EMBEDDINGS, headers, &input(text)).await
     }
 
-    /// Sends to the admin plane with its token.
+    /// Sends to the admin plane, with the first token unless the headers hold another.
     pub async fn ask(
         &self,
         method: Method,
@@ -336,8 +336,10 @@ impl Gate {
         body: &str,
     ) -> Reply {
         let bearer = format!("Bearer {}", self.token);
-        let mut all = vec![("authorization", bearer.as_str())];
-        all.extend_from_slice(headers);
+        let mut all = headers.to_vec();
+        if !all.iter().any(|(name, _)| *name == "authorization") {
+            all.push(("authorization", bearer.as_str()));
+        }
         self.http.send(method, &format!("{}{path}", self.admin), &all, body).await
     }
 

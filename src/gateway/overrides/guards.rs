@@ -28,8 +28,10 @@ pub struct Known<'a> {
     pub scopes: &'a [Arc<Snapshot>],
     /// The verdict on top, by the same signals.
     pub verdict: Option<&'a Verdict>,
-    /// The second token came with the request, and it is right.
+    /// The request may pass interlocks.
     pub glass: bool,
+    /// Name of the token that it came with.
+    pub token: Option<&'a str>,
 }
 
 type Wanted = [(String, Option<FlagValue>)];
@@ -108,6 +110,7 @@ impl Overrides {
             undoes: None,
             overridden: refusing.map(|guard| guard.text.clone()).collect(),
             override_reason: Some(wish.reason.clone()),
+            token: None,
         })
     }
 

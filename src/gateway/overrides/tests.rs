@@ -67,6 +67,7 @@ impl Seen {
             scopes: &[Arc::new(snapshot)],
             verdict: self.verdict.as_ref(),
             glass: self.glass,
+            token: None,
         };
         table.apply(change, seen, &known, now)
     }
@@ -172,11 +173,11 @@ fn a_note_stands_among_the_events_once_and_changes_nothing() {
         incident: None,
         request_id: id.to_owned(),
     };
-    table.note(&note("provider called", "n1"), NOW).expect("a note");
-    table.note(&note("provider called", "n1"), NOW).expect("a repeat is harmless");
+    table.note(&note("provider called", "n1"), None, NOW).expect("a note");
+    table.note(&note("provider called", "n1"), None, NOW).expect("a repeat is harmless");
     let too_long = "x".repeat(NOTE_BYTES_MAX + 1);
     for bad in [" ", too_long.as_str()] {
-        let refused = table.note(&note(bad, "n2"), NOW).expect_err("refused");
+        let refused = table.note(&note(bad, "n2"), None, NOW).expect_err("refused");
         assert!(refused.error.message.contains("`text`"), "{}", refused.error.message);
     }
     assert_eq!(table.revision(), Revision(0));

@@ -115,6 +115,7 @@ pub fn event(event: Event, words: &mut Words) -> Event {
                     undoes: notes.marks.undoes,
                     overridden: notes.marks.overridden.iter().map(|one| words.hide(one)).collect(),
                     override_reason: notes.marks.override_reason.map(|_| removed()),
+                    token: notes.marks.token.map(|name| words.name("token", &name)),
                 },
             }),
         },

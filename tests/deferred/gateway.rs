@@ -1,6 +1,7 @@
 //! What these tests share: the gateway's own support, with a lane in a folder of the test.
 
 #[path = "../gateway/support.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod support;
 
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-pub use support::{EMBEDDINGS, Gate, Hand, Http, Reply, Sim, WIDE, answer, input};
+pub use support::{EMBEDDINGS, Gate, Hand, Reply, Sim, WIDE, answer, input};
 
 pub use crate::eventually::eventually;
 

@@ -39,6 +39,7 @@ impl Killable {
         let home = tempfile::tempdir().expect("a folder");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
+        drop(listener);
         let store = store.replace("HOME", &home.path().display().to_string());
         let config = format!(
             "[gateway]\ninstance = '{name}'\nlisten = '{address}'\nadmin_listen = '127.0.0.1:0'\n\

@@ -141,7 +141,7 @@ async fn the_lane_rests_while_batch_work_is_switched_off() {
     assert_eq!(sim.attempts().await, 0);
     gate.reaches("weir_deferred_items", &[("state", "queued")], 1).await;
     let change = json!({
-        "value": true, "reason": "test", "actor": "test", "request_id": "1",
+        "value": true, "reason": "test", "actor": "test", "request_id": "1", "on_expire": "remind",
     });
     let on = gate
         .ask(

@@ -16,7 +16,8 @@ async fn gathering(folder: &std::path::Path, sim: &Sim, more: &str) -> Gate {
 }
 
 async fn go(gate: &Gate) {
-    let change = json!({"value": true, "reason": "test", "actor": "test", "request_id": "go"});
+    let change = json!({"value": true, "reason": "test", "actor": "test", "request_id": "go",
+        "on_expire": "remind"});
     let path = "/admin/v1/flags/lane.batch.enabled";
     let on = gate.ask(Method::PUT, path, &[("if-match", "\"0\"")], &change.to_string()).await;
     assert_eq!(on.status, StatusCode::OK, "{}", on.text());

@@ -26,10 +26,7 @@ struct Wish {
     request_id: String,
 }
 
-pub(super) async fn list(
-    Extract(admin): Shared,
-    headers: HeaderMap,
-) -> Result<Response, Refused> {
+pub(super) async fn list(Extract(admin): Shared, headers: HeaderMap) -> Result<Response, Refused> {
     admin.authorize(&headers)?;
     let Some(lane) = &admin.lane else { return Ok(no_lane()) };
     let letters = match lane.dead_letters(LETTERS_MAX).await {
@@ -56,8 +53,7 @@ pub(super) async fn change(
     let what = if is_delete { "deleted" } else { "requeued" };
     // The note stands before the deed: one without the other is a deed that was tried.
     let text = format!("dead letter {item} {what}: {}", wish.reason);
-    let note =
-        NoteBody { text, actor: wish.actor, incident: None, request_id: wish.request_id };
+    let note = NoteBody { text, actor: wish.actor, incident: None, request_id: wish.request_id };
     admin.write_note(&note)?;
     let done = if is_delete { lane.delete(&item).await } else { lane.requeue(&item).await };
     Ok(match done {

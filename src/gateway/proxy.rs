@@ -25,8 +25,8 @@ use answer::{
 use caller::{Caller, Callers, key_headers};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
-use super::deferred::DeferredLane;
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry, UpstreamKind};
+use super::deferred::DeferredLane;
 use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
@@ -465,7 +465,10 @@ impl Proxy {
         let headers = request.headers_mut();
         for (name, value) in &parts.headers {
             let of_connection = NOT_FORWARDED.contains(&name.as_str()) || named(name);
-            if !of_connection && !name.as_str().starts_with("x-weir-") {
+            // Who answers `respond-async` here does not let the provider answer it too.
+            let is_ours = name.as_str().starts_with("x-weir-")
+                || (self.lane.is_some() && name.as_str() == "prefer");
+            if !of_connection && !is_ours {
                 headers.append(name.clone(), value.clone());
             }
         }

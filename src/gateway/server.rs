@@ -151,7 +151,17 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let proxy = Arc::new(proxy);
         let end = end.drop_guard();
-        Ok(Self { data, data_address, admin_address, token, proxy, lane, shell, health, _admin: end })
+        Ok(Self {
+            data,
+            data_address,
+            admin_address,
+            token,
+            proxy,
+            lane,
+            shell,
+            health,
+            _admin: end,
+        })
     }
 
     /// Address of the data plane.

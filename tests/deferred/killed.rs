@@ -17,13 +17,39 @@ use crate::gateway::{EMBEDDINGS, Sim};
 use crate::process::Process;
 use crate::redis_server::RedisServer;
 
-const ITEMS: usize = 400;
-const KILLS: usize = 5;
+/// How long a run is.
+#[derive(Clone, Copy)]
+struct Plan {
+    items: usize,
+    kills: usize,
+    /// The shortest from one kill to the next; random times up to three times as long.
+    every: Duration,
+    /// The longest that it may take on a machine that has other work.
+    most: Duration,
+}
+
+const SHORT: Plan = Plan {
+    items: 400,
+    kills: 5,
+    every: Duration::from_millis(300),
+    most: Duration::from_secs(120),
+};
+
+/// As long as the variable `WEIR_KILL_ITEMS` says, some 40 items a second.
+fn long() -> Plan {
+    let items = std::env::var("WEIR_KILL_ITEMS").ok().and_then(|items| items.parse().ok());
+    let items = items.unwrap_or(10_000);
+    Plan {
+        items,
+        kills: (items / 500).max(2),
+        every: Duration::from_secs(4),
+        most: Duration::from_secs(1_200),
+    }
+}
+
 const CONCURRENCY: usize = 8;
 /// Callers that store at once.
 const CALLERS: usize = 8;
-/// The longest that the run may take on a machine that has other work.
-const RUN_MAX: Duration = Duration::from_secs(120);
 
 type Caller = Client<HttpConnector, Full<Bytes>>;
 
@@ -103,8 +129,7 @@ async fn store(caller: &Caller, gateways: &[SocketAddr], number: usize) -> Strin
 }
 
 /// Waits for the end of an item; whether it was answered.
-async fn ended(caller: &Caller, gateways: &[SocketAddr], place: &str) -> bool {
-    let began = Instant::now();
+async fn ended(caller: &Caller, gateways: &[SocketAddr], place: &str, until: Instant) -> bool {
     loop {
         for gateway in gateways {
             let url = format!("http://{gateway}{place}");
@@ -115,12 +140,13 @@ async fn ended(caller: &Caller, gateways: &[SocketAddr], place: &str) -> bool {
                 _ => {}
             }
         }
-        assert!(began.elapsed() < RUN_MAX, "{place} has no end");
+        assert!(Instant::now() < until, "{place} has no end");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn run(what: &str, sim: &Sim, mut gateways: Vec<Killable>) {
+async fn run(what: &str, plan: Plan, sim: &Sim, mut gateways: Vec<Killable>) {
+    let began = Instant::now();
     let addresses: Arc<[SocketAddr]> = gateways.iter().map(|gateway| gateway.address).collect();
     let caller: Caller = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
     let callers: Vec<_> = (0..CALLERS)
@@ -128,16 +154,16 @@ async fn run(what: &str, sim: &Sim, mut gateways: Vec<Killable>) {
             let (caller, addresses) = (caller.clone(), Arc::clone(&addresses));
             tokio::spawn(async move {
                 let mut places = Vec::new();
-                for number in (first..ITEMS).step_by(CALLERS) {
+                for number in (first..plan.items).step_by(CALLERS) {
                     places.push(store(&caller, &addresses, number).await);
                 }
                 places
             })
         })
         .collect();
-    for kill in 0..KILLS {
-        let random = u64::from(uuid::Uuid::new_v4().as_bytes()[0]);
-        tokio::time::sleep(Duration::from_millis(300 + 3 * random)).await;
+    for kill in 0..plan.kills {
+        let random = f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 128.0;
+        tokio::time::sleep(plan.every.mul_f64(1.0 + random)).await;
         let count = gateways.len();
         let gateway = &mut gateways[kill % count];
         tokio::task::block_in_place(|| gateway.kill_and_restart());
@@ -145,38 +171,62 @@ async fn run(what: &str, sim: &Sim, mut gateways: Vec<Killable>) {
     let mut answered = 0;
     for stored in callers {
         for place in stored.await.expect("a caller") {
-            answered += usize::from(ended(&caller, &addresses, &place).await);
+            answered += usize::from(ended(&caller, &addresses, &place, began + plan.most).await);
         }
     }
     let ledger = sim.ledger().await;
     let count = |name: &str| usize::try_from(ledger[name].as_u64().unwrap_or(0)).unwrap_or(0);
     let duplicates = count("attempts") - count("originals");
     println!(
-        "{what}: {ITEMS} stored, {KILLS} kills, {answered} answered, {duplicates} sent twice of {} \
-         that could be",
-        KILLS * CONCURRENCY
+        "{what}: {} stored, {} kills, {answered} answered, {duplicates} sent twice of {} that could \
+         be, in {:.0} s",
+        plan.items,
+        plan.kills,
+        plan.kills * CONCURRENCY,
+        began.elapsed().as_secs_f64()
     );
-    assert_eq!(answered, ITEMS, "{ledger}");
-    assert_eq!(count("originals"), ITEMS, "{ledger}");
-    assert!(duplicates <= KILLS * CONCURRENCY, "{ledger}");
+    assert_eq!(answered, plan.items, "{ledger}");
+    assert_eq!(count("originals"), plan.items, "{ledger}");
+    assert!(duplicates <= plan.kills * CONCURRENCY, "{ledger}");
 }
 
-async fn slow_provider() -> Sim {
-    Sim::start("latency = { base_ms = 60, spread_ms = 40, per_open_call_ms = 0 }").await
+async fn with_a_file(plan: Plan, base_ms: u32) {
+    let sim = slow_provider(base_ms).await;
+    let gateway = Killable::new("one", sim.address, "path = 'HOME/deferred.db'");
+    run("embedded", plan, &sim, vec![gateway]).await;
+}
+
+async fn with_redis(plan: Plan, base_ms: u32) {
+    let sim = slow_provider(base_ms).await;
+    let server = RedisServer::start();
+    let store = format!("redis = '{}'\nlease_s = 2.0", server.url());
+    let gateways = ["one", "two"].map(|name| Killable::new(name, sim.address, &store));
+    run("redis", plan, &sim, gateways.into()).await;
+}
+
+async fn slow_provider(base_ms: u32) -> Sim {
+    let latency = format!("base_ms = {base_ms}, spread_ms = 40, per_open_call_ms = 0");
+    Sim::start(&format!("latency = {{ {latency} }}")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_when_a_gateway_with_a_file_is_killed() {
-    let sim = slow_provider().await;
-    let gateway = Killable::new("one", sim.address, "path = 'HOME/deferred.db'");
-    run("embedded", &sim, vec![gateway]).await;
+    with_a_file(SHORT, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_when_gateways_on_one_redis_are_killed() {
-    let sim = slow_provider().await;
-    let server = RedisServer::start();
-    let store = format!("redis = '{}'\nlease_s = 2.0", server.url());
-    let gateways = ["one", "two"].map(|name| Killable::new(name, sim.address, &store));
-    run("redis", &sim, gateways.into()).await;
+    with_redis(SHORT, 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes; tests/bench/deferred_kill.sh runs it"]
+async fn a_long_run_with_a_file() {
+    with_a_file(long(), 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes; tests/bench/deferred_kill.sh runs it"]
+async fn a_long_run_with_redis() {
+    with_redis(long(), 200).await;
 }

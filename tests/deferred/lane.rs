@@ -50,7 +50,10 @@ async fn nobody_reads_what_another_key_stored() {
     let place = ticket(&gate.embed_with(&mine, "a").await);
     for other in [&[][..], &[("authorization", "Bearer other")]] {
         let reply = page(&gate, &place, other).await;
-        assert_eq!((reply.status, reply.code().as_str()), (StatusCode::NOT_FOUND, "weir_deferred_unknown"));
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (StatusCode::NOT_FOUND, "weir_deferred_unknown")
+        );
     }
     assert_eq!(page(&gate, &place, &mine[2..]).await.status, StatusCode::OK);
     let guessed = page(&gate, "/v1/weir/deferred/1", &mine[2..]).await;

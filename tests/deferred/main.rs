@@ -13,4 +13,5 @@ mod process;
 #[path = "../redis_server/mod.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod redis_server;
+mod shared;
 mod troubles;

@@ -5,7 +5,8 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::gateway::{
-    EMBEDDINGS, Gate, Hand, LATER, Sim, WIDE, answer, becomes, eventually, input, lane, page, ticket,
+    EMBEDDINGS, Gate, Hand, LATER, Sim, WIDE, answer, becomes, eventually, input, lane, page,
+    ticket,
 };
 
 const DEFERRED: &str = "/admin/v1/deferred";
@@ -110,7 +111,9 @@ async fn an_exhausted_account_pauses_and_kills_nothing() {
         Gate::start(&provider.url(), &lane(folder.path(), "", "attempts_max = 1"), WIDE).await;
     let mut places = Vec::new();
     for number in 0..4 {
-        places.push(ticket(&gate.post("/v1/chat/completions", &LATER, &input(&number.to_string())).await));
+        places.push(ticket(
+            &gate.post("/v1/chat/completions", &LATER, &input(&number.to_string())).await,
+        ));
     }
     gate.reaches("weir_deferred_put_back_total", &[], 1).await;
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
@@ -138,7 +141,10 @@ async fn a_full_store_is_said_so_and_inline_traffic_goes_on() {
         places.push(ticket(&reply));
         assert!(places.len() < 100, "the store takes more than it may");
     };
-    assert_eq!((refused.status, refused.code().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "weir_deferred_store"));
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "weir_deferred_store")
+    );
     assert!(refused.message().contains("full"), "{}", refused.message());
     assert!(places.len() > 3, "{}", places.len());
     assert_eq!(gate.embed("inline").await.status, StatusCode::OK);

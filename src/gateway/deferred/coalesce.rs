@@ -216,7 +216,10 @@ mod tests {
         ] {
             assert_ne!(base, of(other.clone()), "{other}");
         }
-        assert_ne!(base, print(&[2; 32], &work(&json!({"model": "m", "input": "a", "dimensions": 3}), "k")));
+        assert_ne!(
+            base,
+            print(&[2; 32], &work(&json!({"model": "m", "input": "a", "dimensions": 3}), "k"))
+        );
     }
 
     #[test]
@@ -228,7 +231,8 @@ mod tests {
         let joined = join(&[&works[0], &works[1]]).expect("they go together");
         let sent: Value = serde_json::from_slice(&joined.work.body).expect("JSON");
         assert_eq!(sent, json!({"model": "m", "input": ["aa", "b", "cccc"]}));
-        let answer = |data: Value| Answer {
+        let answer = |data: Value| {
+            Answer {
             status: 200,
             headers: Vec::new(),
             body: Bytes::from(
@@ -236,12 +240,16 @@ mod tests {
                     .to_string(),
             ),
             code: None,
+        }
         };
         let one = |index: usize, number: f64| json!({"index": index, "embedding": [number]});
         let whole = answer(json!([one(2, 0.1), one(0, 0.3), one(1, 0.7)]));
         let parts = joined.split(&whole).expect("one for each");
         let read = |answer: &Answer| serde_json::from_slice::<Value>(&answer.body).expect("JSON");
-        assert_eq!(read(&parts[0])["data"], json!([{"object": "embedding", "index": 0, "embedding": [0.3]}]));
+        assert_eq!(
+            read(&parts[0])["data"],
+            json!([{"object": "embedding", "index": 0, "embedding": [0.3]}])
+        );
         assert_eq!(read(&parts[1])["data"][1]["embedding"], json!([0.1]));
         let used = |answer: &Answer| read(answer)["usage"]["total_tokens"].as_u64().unwrap_or(0);
         assert_eq!((used(&parts[0]), used(&parts[1])), (2, 8));
@@ -260,8 +268,9 @@ mod tests {
 
     #[test]
     fn a_load_ends_at_either_limit_and_has_one_at_least() {
-        let works: Vec<Work> =
-            (0..5).map(|n| work(&json!({"model": "m", "input": ["a", "b"]}), &n.to_string())).collect();
+        let works: Vec<Work> = (0..5)
+            .map(|n| work(&json!({"model": "m", "input": ["a", "b"]}), &n.to_string()))
+            .collect();
         let load = |inputs, tokens| first_load(&works, Limits { inputs, tokens }, |_| 10);
         assert_eq!(load(1, 100), 1);
         assert_eq!(load(4, 100), 2);

@@ -26,6 +26,8 @@ const BACKOFF_MAX: Duration = Duration::from_mins(5);
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// The shortest rest of a scope after "later".
 const HOLD_MIN: Duration = Duration::from_millis(50);
+/// The longest: what held it may be over before the time that was named, for somebody raised a limit.
+const HOLD_MAX: Duration = Duration::from_mins(1);
 /// Between two counts of the store; longer where counting takes long.
 const COUNT_EVERY: Duration = Duration::from_millis(500);
 /// Of its time the store may spend so much on counting.
@@ -193,7 +195,8 @@ impl Line {
         let keep = async {
             loop {
                 tokio::time::sleep(self.lane.keep_every).await;
-                let _ = self.lane.heard(self.lane.store.keep(self.scope.clone(), keys.clone()).await);
+                let _ =
+                    self.lane.heard(self.lane.store.keep(self.scope.clone(), keys.clone()).await);
             }
         };
         let work = async {
@@ -260,7 +263,10 @@ impl Line {
         match self.runs.run(&joined.work).await {
             Ran::Done(answer) => {
                 let Some(parts) = joined.split(&answer) else {
-                    tracing::warn!(scope = self.scope, "an answer that cannot be split; singly then");
+                    tracing::warn!(
+                        scope = self.scope,
+                        "an answer that cannot be split; singly then"
+                    );
                     return Some(answer);
                 };
                 let limit = self.lane.limits.inputs;
@@ -285,6 +291,7 @@ impl Line {
 
     async fn put_back(&self, items: &[&Item], later: Later) {
         let Later { after, attempts, holds_scope, said } = later;
+        let after = if holds_scope { after.min(HOLD_MAX) } else { after };
         if holds_scope {
             self.hold(after);
         }

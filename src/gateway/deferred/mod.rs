@@ -36,17 +36,17 @@ use config::Place;
 
 use super::config::ConfigError;
 
+use self::redis::RedisStore;
+pub(super) use coalesce::print as together_print;
 pub use config::DeferredConfig;
 pub use drain::Drainer;
-pub(super) use coalesce::print as together_print;
 pub(super) use drain::{Later, Ran, Runs};
+use embedded::EmbeddedStore;
 pub(super) use item::{Answer, Counts, DeadLetter, NewItem, Print, Put, State, UnixMs, Work};
 pub(super) use page::{STATUS_PATH, status};
 pub(super) use prefer::Wish;
-pub use store::StoreError;
-use embedded::EmbeddedStore;
-use self::redis::RedisStore;
 use store::Store;
+pub use store::StoreError;
 
 /// What the lane did for one scope since the process started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,7 +127,9 @@ impl DeferredLane {
         if self.waiting() >= self.items_max {
             self.did(&scope, |did| did.not_stored += 1);
             let most = self.items_max;
-            return Err(StoreError::Full(format!("{most} requests wait (gateway.deferred.items_max)")));
+            return Err(StoreError::Full(format!(
+                "{most} requests wait (gateway.deferred.items_max)"
+            )));
         }
         let put = self.heard(self.store.put(item).await);
         self.did(&scope, |did| match &put {

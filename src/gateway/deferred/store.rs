@@ -12,7 +12,9 @@ use super::item::{Counts, DeadLetter, End, Item, ItemRef, NewItem, Print, Put, S
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// No room.
-    #[error("the store of the deferred lane is full: {0}; free space, or raise gateway.deferred.bytes_max")]
+    #[error(
+        "the store of the deferred lane is full: {0}; free space, or raise gateway.deferred.bytes_max"
+    )]
     Full(String),
     /// It cannot be reached, or does not answer in time.
     #[error("the store of the deferred lane does not answer: {0}; nothing was stored for certain")]

@@ -24,9 +24,11 @@ const DONE: [(&str, &str, DidCount); 8] = [
         "Stored requests taken over from an instance that went away; they may run twice.",
         |did| did.second_runs,
     ),
-    ("weir_deferred_not_stored_total", "Requests refused because they could not be stored.", |did| {
-        did.not_stored
-    }),
+    (
+        "weir_deferred_not_stored_total",
+        "Requests refused because they could not be stored.",
+        |did| did.not_stored,
+    ),
 ];
 
 pub(super) fn write(page: &mut Page, scopes: &[Scope], lane: Option<&DeferredLane>) {

@@ -21,8 +21,8 @@ use crate::admission::{Demand, Effect, Lane, Offer, Reason, ScopeId};
 use crate::dialect::{self, Class, Provider};
 use crate::gateway::config::UpstreamKind;
 use crate::gateway::deferred::{
-    Answer, Later, NewItem, Put, Ran, Runs, STATUS_PATH, StoreError, UnixMs, Wish,
-    Work, status, together_print,
+    Answer, Later, NewItem, Put, Ran, Runs, STATUS_PATH, StoreError, UnixMs, Wish, Work, status,
+    together_print,
 };
 
 /// Largest answer that is kept.
@@ -207,10 +207,18 @@ impl Proxy {
     /// One try of stored work: through the gate, and what it means.
     async fn try_again(&self, work: &Work) -> Ran {
         let Some(scope) = self.by_name.get(&work.scope).copied() else {
-            return Ran::Later(Later { after: REFUSED_REST, holds_scope: true, ..Later::default() });
+            return Ran::Later(Later {
+                after: REFUSED_REST,
+                holds_scope: true,
+                ..Later::default()
+            });
         };
         let Some(parts) = parts_of(work) else {
-            return Ran::Dead(own_words(StatusCode::BAD_REQUEST, "weir_deferred_broken", "it cannot be sent"));
+            return Ran::Dead(own_words(
+                StatusCode::BAD_REQUEST,
+                "weir_deferred_broken",
+                "it cannot be sent",
+            ));
         };
         let peek: Peek = match self.kind {
             UpstreamKind::Llm => serde_json::from_slice(&work.body).unwrap_or_default(),
@@ -268,7 +276,9 @@ impl Proxy {
                     return Ran::Later(Later { after, attempts, holds_scope: true, said: None });
                 }
                 Some(Effect::Claim { .. } | Effect::Report { .. }) => {}
-                None => return Ran::Later(Later { after: REFUSED_REST, attempts, ..Later::default() }),
+                None => {
+                    return Ran::Later(Later { after: REFUSED_REST, attempts, ..Later::default() });
+                }
             }
         }
     }
@@ -293,10 +303,8 @@ impl Proxy {
         let provider = self.dialects.get(scope.0).copied().unwrap_or(Provider::GENERIC);
         let looked = if head.status.is_success() && !may_hold_error(&body) { &[] } else { &*body };
         let status = head.status.as_u16();
-        let seen = classified(
-            &dialect::Answer { status, headers: &head.headers, body: looked },
-            provider,
-        );
+        let seen =
+            classified(&dialect::Answer { status, headers: &head.headers, body: looked }, provider);
         let answer = answer_of(&head, body.clone(), seen.code);
         let hint = seen.hint.unwrap_or_default();
         let later = |after: Duration, attempts: u32, holds_scope: bool| {
@@ -419,4 +427,3 @@ fn out_of_order(shape: Shape, fault: &StoreError) -> Response<ProxyBody> {
     response.headers_mut().insert("x-weir-decision", decision);
     response
 }
-

@@ -89,14 +89,7 @@ pub(super) fn put(connection: &Connection, new: &NewItem) -> rusqlite::Result<Pu
             "INSERT INTO ticket (id, item, owner, repeat_print, work_print, stored_ms)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![
-            new.ticket,
-            item,
-            new.owner,
-            new.repeat_print,
-            new.work_print,
-            now.0
-        ])?;
+        .execute(params![new.ticket, item, new.owner, new.repeat_print, new.work_print, now.0])?;
     Ok(Put::Stored { ticket: new.ticket.clone(), is_merged })
 }
 

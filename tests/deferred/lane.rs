@@ -171,3 +171,42 @@ async fn what_is_stored_is_done_by_the_next_process() {
     let gate = Gate::start(&sim.url(), &config, WIDE).await;
     becomes(&gate, &place, "done").await;
 }
+
+#[tokio::test]
+async fn no_more_is_stored_than_may_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sim = Sim::start("").await;
+    let off = "[flags]\n'lane.batch.enabled' = false";
+    let gate = Gate::start(&sim.url(), &lane(folder.path(), off, "items_max = 1"), WIDE).await;
+    ticket(&gate.embed_with(&LATER, "a").await);
+    gate.reaches("weir_deferred_items", &[("state", "queued")], 1).await;
+    let refused = gate.embed_with(&LATER, "b").await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.code(), "weir_deferred_store");
+    assert!(refused.message().contains("items_max"), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn stored_work_leaves_interactive_work_what_it_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sim = Sim::start("").await;
+    // Ten requests a second; the lane has far more to do than that.
+    let scope = "name = 'sim/main/all'\nrpm = 600\nburst_s = 0.5";
+    let config = lane(folder.path(), "", "coalesce_inputs = 1");
+    let gate = Gate::start(&sim.url(), &config, scope).await;
+    for number in 0..60 {
+        ticket(&gate.embed_with(&LATER, &format!("later {number}")).await);
+    }
+    for number in 0..15 {
+        let reply = gate.embed(&format!("now {number}")).await;
+        assert_eq!(reply.status, StatusCode::OK, "{number}: {}", reply.text());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let metrics = gate.metrics().await;
+    let shed = metrics.count("weir_shed_total", &[("lane", "interactive")]);
+    let attempts = sim.attempts().await;
+    assert_eq!(shed, 0);
+    assert!(attempts < 60, "{attempts}: the lane keeps to the quota");
+    gate.reaches("weir_deferred_completed_total", &[], 60).await;
+    assert_eq!(sim.attempts().await, 75, "nothing is sent twice");
+}

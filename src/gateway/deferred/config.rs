@@ -19,7 +19,7 @@ pub struct DeferredConfig {
     pub redis: Option<String>,
     /// Environment variable that holds the Redis URL, password and all.
     pub redis_env: Option<String>,
-    /// Requests of the lane that are open at the gate and the provider at once.
+    /// Requests of each scope that are open at the gate and the provider at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: usize,
     /// Requests that may wait; beyond that the lane refuses new ones.
@@ -149,5 +149,36 @@ impl DeferredConfig {
             return Err(ConfigError::new(key, "is 0", "write 1 or more"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<(), String> {
+        let config: DeferredConfig = toml::from_str(text).expect("known keys");
+        config.check().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_place_is_named_and_numbers_mean_something() {
+        assert_eq!(check("path = 'a.db'"), Ok(()));
+        assert_eq!(check("redis = 'redis://h'\nlease_s = 1.0"), Ok(()));
+        assert_eq!(check("path = 'a.db'\nlease_s = 3600.0\nconcurrency = 1"), Ok(()));
+        for (text, expected) in [
+            ("", "`gateway.deferred.path`: is missing"),
+            ("path = 'a'\nredis = 'redis://h'", "exclude each other"),
+            ("path = 'a'\nredis_env = 'X'", "exclude each other"),
+            ("path = 'a'\nlease_s = 0.5", "gateway.deferred.lease_s"),
+            ("path = 'a'\nlease_s = 3600.5", "gateway.deferred.lease_s"),
+            ("path = 'a'\nresult_ttl_s = 0.0", "gateway.deferred.result_ttl_s"),
+            ("path = 'a'\nconcurrency = 0", "`gateway.deferred.concurrency`: is 0"),
+            ("path = 'a'\nattempts_max = 0", "attempts_max"),
+            ("path = 'a'\ncoalesce_inputs = 0", "coalesce_inputs"),
+        ] {
+            let error = check(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +71,8 @@ struct Line {
     lane: Arc<DeferredLane>,
     runs: Arc<dyn Runs>,
     scope: String,
+    /// What may be open at once: a scope that hangs holds up no other.
+    permits: Arc<Semaphore>,
     /// When the scope may be asked again; the gate said so.
     held_until: std::sync::Mutex<Instant>,
     /// Inputs that go together just now: halved where a load was too large for the moment.
@@ -93,14 +95,15 @@ impl Drainer {
         let end = CancellationToken::new();
         let mut lines = JoinSet::new();
         for scope in scopes {
-            let line = Arc::new(Line {
+            let one = Arc::new(Line {
                 lane: Arc::clone(lane),
                 runs: Arc::clone(runs),
                 scope,
+                permits: Arc::new(Semaphore::new(lane.concurrency)),
                 held_until: std::sync::Mutex::new(Instant::now()),
                 load_max: AtomicUsize::new(lane.limits.inputs),
             });
-            lines.spawn(line.drain(end.clone()));
+            lines.spawn(one.drain(end.clone()));
         }
         lines.spawn(count(Arc::clone(lane), end.clone()));
         Self { end, lines }
@@ -141,7 +144,7 @@ impl Line {
                 continue;
             }
             let permit = tokio::select! {
-                permit = Arc::clone(&self.lane.permits).acquire_owned() => permit,
+                permit = Arc::clone(&self.permits).acquire_owned() => permit,
                 () = end.cancelled() => break,
             };
             // Nobody closes the semaphore.

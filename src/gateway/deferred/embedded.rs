@@ -47,6 +47,7 @@ impl EmbeddedStore {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| open(error.to_string()))?;
         }
+        own(path).map_err(|error| open(error.to_string()))?;
         let lock = File::create(path.with_added_extension("lock"))
             .map_err(|error| open(error.to_string()))?;
         lock.try_lock().map_err(|_| {
@@ -88,6 +89,15 @@ impl EmbeddedStore {
         };
         exchange.boxed()
     }
+}
+
+/// Makes the file for its user alone, before `SQLite` makes it for everybody: it holds what was asked.
+fn own(path: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
 }
 
 fn connect(path: &Path, bytes_max: u64) -> rusqlite::Result<Connection> {

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use coalesce::Limits;
 use config::Place;
@@ -77,8 +77,8 @@ pub struct DeferredLane {
     items_max: u64,
     attempts_max: u32,
     keep_every: Duration,
-    /// What may be open at once.
-    permits: Arc<Semaphore>,
+    /// What may be open at once, of each scope.
+    concurrency: usize,
     /// Something came.
     came: Notify,
     did: Mutex<BTreeMap<String, Did>>,
@@ -110,7 +110,7 @@ impl DeferredLane {
             items_max: config.items_max,
             attempts_max: config.attempts_max,
             keep_every: config.lease() / 3,
-            permits: Arc::new(Semaphore::new(config.concurrency)),
+            concurrency: config.concurrency,
             came: Notify::new(),
             did: Mutex::default(),
             counted: ArcSwap::default(),
@@ -126,10 +126,7 @@ impl DeferredLane {
         let scope = item.work.scope.clone();
         if self.waiting() >= self.items_max {
             self.did(&scope, |did| did.not_stored += 1);
-            let most = self.items_max;
-            return Err(StoreError::Full(format!(
-                "{most} requests wait (gateway.deferred.items_max)"
-            )));
+            return Err(StoreError::TooMany(self.items_max));
         }
         let put = self.heard(self.store.put(item).await);
         self.did(&scope, |did| match &put {
@@ -212,9 +209,10 @@ impl DeferredLane {
     fn heard<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let trouble = answer.as_ref().err().cloned();
         if self.trouble.load().is_some() != trouble.is_some() {
-            match &trouble {
-                Some(error) => tracing::error!(%error, "the deferred lane is in trouble"),
-                None => tracing::info!("the store of the deferred lane works again"),
+            if let Some(error) = &trouble {
+                tracing::error!(%error, "the store of the deferred lane is in trouble");
+            } else {
+                tracing::info!("the store of the deferred lane works again");
             }
             self.trouble.store(Arc::new(trouble));
         }

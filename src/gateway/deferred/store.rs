@@ -16,6 +16,12 @@ pub enum StoreError {
         "the store of the deferred lane is full: {0}; free space, or raise gateway.deferred.bytes_max"
     )]
     Full(String),
+    /// As many requests wait as may.
+    #[error(
+        "{0} requests wait in the deferred lane, which is as many as may; come back later, or raise \
+         gateway.deferred.items_max"
+    )]
+    TooMany(u64),
     /// It cannot be reached, or does not answer in time.
     #[error("the store of the deferred lane does not answer: {0}; nothing was stored for certain")]
     Down(String),

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Either, Full, Limited};
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 
 use super::answer::{Held, Shape, classified, error, may_hold_error};
 use super::caller::{key, key_headers};
@@ -258,7 +258,7 @@ impl Proxy {
                 Some(Effect::Defer { not_before, .. }) => {
                     ticket.end(None);
                     let said = match held {
-                        Some(Held::Whole(head, body)) => Some(answer_of(&head, body, None)),
+                        Some(Held::Whole(parts, said)) => Some(answer_of(&parts, said, None)),
                         _ => None,
                     };
                     // Nothing was sent: the next in line would hear the same.
@@ -292,8 +292,15 @@ impl Proxy {
         attempts: u32,
     ) -> Ran {
         let (head, body) = response.into_parts();
-        let Ok(body) = Limited::new(body, ANSWER_LEN_MAX).collect().await else {
-            return Ran::Later(Later { attempts, ..Later::default() });
+        let body = match Limited::new(body, ANSWER_LEN_MAX).collect().await {
+            Ok(body) => body,
+            Err(fault) if fault.is::<LengthLimitError>() => {
+                let message = format!("the answer is larger than {ANSWER_LEN_MAX} bytes");
+                let code = "weir_deferred_answer_too_large";
+                return Ran::Dead(own_words(StatusCode::BAD_GATEWAY, code, &message));
+            }
+            // It broke off.
+            Err(_) => return Ran::Later(Later { attempts, ..Later::default() }),
         };
         let body = body.to_bytes();
         if is_fault {

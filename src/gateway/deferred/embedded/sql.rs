@@ -144,7 +144,7 @@ pub(super) fn look(
     .optional()
 }
 
-/// A count; SQLite knows signed numbers only.
+/// A count, which the database knows as a signed number only.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or(0))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-pub use support::{EMBEDDINGS, Gate, Hand, Reply, Sim, WIDE, answer, input};
+pub use support::{EMBEDDINGS, Gate, Hand, Http, Reply, Sim, WIDE, answer, input};
 
 pub use crate::eventually::eventually;
 

@@ -28,12 +28,8 @@ struct Plan {
     most: Duration,
 }
 
-const SHORT: Plan = Plan {
-    items: 400,
-    kills: 5,
-    every: Duration::from_millis(300),
-    most: Duration::from_mins(2),
-};
+const SHORT: Plan =
+    Plan { items: 400, kills: 5, every: Duration::from_millis(300), most: Duration::from_mins(2) };
 
 /// As long as the variable `WEIR_KILL_ITEMS` says, some 40 items a second.
 fn long() -> Plan {

@@ -1,11 +1,14 @@
 //! What goes wrong: a request that can never succeed, a provider that refuses for a while, a store that
 //! is full.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::gateway::{
-    EMBEDDINGS, Gate, Hand, LATER, Sim, WIDE, answer, becomes, eventually, input, lane, page,
+    EMBEDDINGS, Gate, Hand, Http, LATER, Sim, WIDE, answer, becomes, eventually, input, lane, page,
     ticket,
 };
 
@@ -174,4 +177,67 @@ async fn results_are_forgotten_when_their_time_is_over() {
         (page(&gate, &place, &[]).await.status == StatusCode::NOT_FOUND).then_some(())
     })
     .await;
+}
+
+/// A gateway whose files may not grow beyond so many KiB: to it the disk is full.
+fn with_small_files(folder: &std::path::Path, config: &str, kib: u32) -> (Child, String) {
+    let file = folder.join("weir.toml");
+    std::fs::write(&file, config).expect("writable");
+    let script =
+        format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" gateway -c \"$1\" --exit-on-stdin-eof");
+    let mut child = Command::new("bash")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_weir")])
+        .arg(&file)
+        .env("XDG_STATE_HOME", folder.join("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bash");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
+    let ready: serde_json::Value = serde_json::from_str(&line).expect(&line);
+    (child, format!("http://{}", ready["data"].as_str().expect("an address")))
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_more_is_said_so_and_what_was_stored_is_done() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sim = Sim::start("").await;
+    let path = folder.path().join("deferred.db");
+    let flags = "[gateway.flags]\n'lane.batch.enabled' = false\n";
+    let config = |flags: &str| {
+        format!(
+            "[gateway]\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nupstream = '{}'\n\
+             {flags}[gateway.deferred]\npath = '{}'\n[[scope]]\n{WIDE}",
+            sim.url(),
+            path.display()
+        )
+    };
+    let (mut child, data) = with_small_files(folder.path(), &config(flags), 400);
+    let http = Http::new();
+    let url = format!("{data}{EMBEDDINGS}");
+    let mut places = Vec::new();
+    let refused = loop {
+        let body = input(&format!("{} {}", places.len(), "x".repeat(20_000)));
+        let reply = http.send(Method::POST, &url, &LATER, &body).await;
+        if reply.status != StatusCode::ACCEPTED {
+            break reply;
+        }
+        places.push(ticket(&reply));
+        assert!(places.len() < 200, "the file grows beyond its limit");
+    };
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{}", refused.text());
+    assert_eq!(refused.code(), "weir_deferred_store");
+    let inline = http.send(Method::POST, &url, &[], &input("inline")).await;
+    assert_eq!(inline.status, StatusCode::OK, "{}", inline.text());
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert!(places.len() > 3, "{}", places.len());
+    let gate = Gate::start(&sim.url(), &lane(folder.path(), "", ""), WIDE).await;
+    for place in &places {
+        becomes(&gate, place, "done").await;
+    }
+    gate.reaches("weir_deferred_completed_total", &[], places.len() as u64).await;
 }

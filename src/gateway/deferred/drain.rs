@@ -1,4 +1,4 @@
-//! Takes what waits, oldest first, and has it done: one line for each scope, bounded in all.
+//! Takes what waits, oldest first, and has it done: one line for each scope, each bounded.
 //!
 //! Knows nothing of quotas: the gate says "later", and then the whole scope waits, for the next in line
 //! would hear the same. Who does the work is a trait, so that this file knows no HTTP.

@@ -28,8 +28,8 @@ const BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// Tells whoever waits; the argument is why the transaction as a whole failed, if it did.
 type Tell = Box<dyn FnOnce(Option<&StoreError>) + Send>;
-/// One exchange: does its part, and tells later, when that is on disk.
-type Job = Box<dyn FnOnce(&Connection) -> Tell + Send>;
+/// One exchange: does its part, says whether it could, and tells later, when that is on disk.
+type Job = Box<dyn FnOnce(&Connection) -> (bool, Tell) + Send>;
 
 /// The store in a file.
 pub struct EmbeddedStore {
@@ -73,9 +73,11 @@ impl EmbeddedStore {
             let (tell, told) = oneshot::channel();
             let job: Job = Box::new(move |connection| {
                 let done = part(connection).map_err(|error| read(&error));
-                Box::new(move |failed| {
+                let is_done = done.is_ok();
+                let tell: Tell = Box::new(move |failed| {
                     let _ = tell.send(failed.map_or(done, |error| Err(error.clone())));
-                })
+                });
+                (is_done, tell)
             });
             let gone = || StoreError::Down("the exchange was cut off".to_owned());
             let exchange = async {
@@ -137,7 +139,7 @@ fn transact(connection: &Connection, jobs: Vec<Job>) {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for job in jobs {
             connection.execute_batch("SAVEPOINT part")?;
-            let tell = job(connection);
+            let (is_done, tell) = job(connection);
             tells.push(tell);
             // A full disk can undo the whole transaction by itself: then nobody's part is there.
             if connection.is_autocommit() {
@@ -145,6 +147,9 @@ fn transact(connection: &Connection, jobs: Vec<Job>) {
                     rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL),
                     None,
                 ));
+            }
+            if !is_done {
+                connection.execute_batch("ROLLBACK TO part")?;
             }
             connection.execute_batch("RELEASE part")?;
         }
@@ -214,5 +219,50 @@ impl Store for EmbeddedStore {
 
     fn tidy(&self, now: UnixMs) -> Exchange<'_, ()> {
         self.exchange(move |connection| sql::tidy(connection, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_fails_leaves_no_trace_and_harms_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = EmbeddedStore::open(&folder.path().join("a.db"), 1 << 30).expect("it opens");
+        let insert = |connection: &Connection, number: i64| {
+            connection.execute("INSERT INTO number (n) VALUES (?1)", [number])
+        };
+        let made = |connection: &Connection| {
+            connection.execute_batch("CREATE TABLE number (n INTEGER UNIQUE) STRICT")
+        };
+        store.exchange(made).await.expect("made");
+        let good = |number| store.exchange(move |connection| insert(connection, number));
+        let bad = store.exchange(move |connection| {
+            insert(connection, 7)?;
+            insert(connection, 1)
+        });
+        let (first, bad, second) = tokio::join!(good(1), bad, good(2));
+        assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+        assert!(matches!(bad, Err(StoreError::Refused(_))), "{bad:?}");
+        let sum = store.exchange(|connection| {
+            connection.query_row("SELECT sum(n) FROM number", [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(sum.await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn a_file_is_of_one_instance_and_of_its_user() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("below").join("a.db");
+        let store = EmbeddedStore::open(&path, 1 << 30).expect("it opens");
+        let second = EmbeddedStore::open(&path, 1 << 30).err().expect("it is taken").to_string();
+        assert!(second.contains("another instance has it"), "{second}");
+        #[cfg(unix)]
+        {
+            let mode = std::fs::metadata(&path).expect("it is there").permissions();
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o077, 0);
+        }
+        drop(store);
     }
 }

@@ -103,3 +103,23 @@ async fn a_server_that_is_gone_is_said_so_and_comes_back() {
     .await;
     gate.reaches("weir_deferred_store_up", &[], 1).await;
 }
+
+#[tokio::test]
+async fn requests_that_do_not_go_together_do_not_wait_for_each_other() {
+    let server = RedisServer::start();
+    let slow = "latency = { base_ms = 300, spread_ms = 0, per_open_call_ms = 0 }";
+    let sim = Sim::start(slow).await;
+    let gate = Gate::start(&sim.url(), &lane(&server, ""), WIDE).await;
+    let began = std::time::Instant::now();
+    let mut places = Vec::new();
+    for number in 0..24 {
+        let body = json!({"model": format!("m{number}"), "input": "a"}).to_string();
+        places.push(ticket(&gate.post(EMBEDDINGS, &LATER, &body).await));
+    }
+    for place in &places {
+        becomes(&gate, place, "done").await;
+    }
+    let took = began.elapsed().as_secs_f64();
+    assert!(took < 24.0 * 0.3 / 2.0, "{took} s: one after the other");
+    assert_eq!(sim.attempts().await, 24);
+}

@@ -25,8 +25,8 @@ use super::store::{Exchange, Store, StoreError};
 const PREFIX: &str = "weir:deferred:";
 /// The longest that an exchange may take, connecting included.
 const EXCHANGE_MAX: Duration = Duration::from_secs(5);
-/// Entries that are taken at once: those that do not go together after all wait for one another.
-const CLAIM_MAX: usize = 64;
+/// Entries that are taken at once; a script keeps the server from everybody else.
+const CLAIM_MAX: usize = 256;
 
 /// The store in a Redis.
 pub struct RedisStore {

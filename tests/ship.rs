@@ -11,8 +11,11 @@ use serde_json::Value;
 const RULES: &str = include_str!("../assets/prometheus/weir.rules.yml");
 const DASHBOARD: &str = include_str!("../assets/grafana/weir.json");
 /// Where the gateway's metrics are written.
-const WRITTEN: [&str; 2] =
-    [include_str!("../src/gateway/metrics.rs"), include_str!("../src/gateway/metrics/store.rs")];
+const WRITTEN: [&str; 3] = [
+    include_str!("../src/gateway/metrics.rs"),
+    include_str!("../src/gateway/metrics/deferred.rs"),
+    include_str!("../src/gateway/metrics/store.rs"),
+];
 /// What Prometheus makes of a histogram's name.
 const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];
 

@@ -18,9 +18,11 @@ use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::admin_deferred::{self, DEFERRED_PATH};
 use super::admin_plan;
 use super::admin_token::{Denied, Role, Tokens, Who};
 use super::calm::Calm;
+use super::deferred::DeferredLane;
 use super::health::Health;
 use super::judge::Judge;
 use super::metrics::{self, Facts};
@@ -43,6 +45,8 @@ pub struct Admin {
     pub shell: Arc<Shell>,
     /// The provider's connections.
     pub upstream: Arc<Upstream>,
+    /// The lane of what is done later.
+    pub lane: Option<Arc<DeferredLane>>,
     /// The flag table.
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
@@ -87,6 +91,11 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/originals/{id}", get(original))
         .route("/admin/v1/tally", get(tally).post(mark))
         .route("/admin/v1/drain", post(drain))
+        .route(DEFERRED_PATH, get(admin_deferred::list))
+        .route(
+            &format!("{DEFERRED_PATH}/{{item}}"),
+            post(admin_deferred::change).delete(admin_deferred::change),
+        )
         .with_state(admin)
 }
 
@@ -112,6 +121,7 @@ impl Admin {
             faults: &self.faults,
             calm: Some(&calm),
             admin_refused: Some(self.tokens.refused().read()),
+            lane: self.lane.as_deref(),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -165,6 +175,14 @@ impl Admin {
         if let Err(error) = written {
             tracing::error!(%error, path = %path.display(), "overrides could not be kept");
         }
+    }
+
+    /// Writes a note into the history.
+    pub(super) fn write_note(&self, note: &NoteBody, who: &Who) -> Result<(), Refused> {
+        let written = self.flags().note(note, Some(&who.name), Utc::now());
+        written.map_err(|refusal| Refused(*refusal))?;
+        self.keep();
+        Ok(())
     }
 
     fn change(
@@ -371,9 +389,7 @@ async fn events(
 
 async fn note(State(admin): Shared, headers: HeaderMap, body: String) -> Result<Response, Refused> {
     let who = admin.authorize(&headers, Role::Flip)?;
-    let body: NoteBody = read(&body)?;
-    admin.flags().note(&body, Some(&who.name), Utc::now()).map_err(|refusal| Refused(*refusal))?;
-    admin.keep();
+    admin.write_note(&read(&body)?, &who)?;
     Ok(StatusCode::CREATED.into_response())
 }
 

@@ -16,6 +16,7 @@ use crate::sim::gate::GateFaults;
 pub use super::config_scope::ScopeEntry;
 use super::config_scope::check_scope;
 pub use super::config_upstream::{UpstreamConfig, UpstreamKind};
+use super::deferred::DeferredConfig;
 
 /// Largest request body that is read, unless configured otherwise.
 const BODY_MAX: usize = 32 * 1024 * 1024;
@@ -60,6 +61,8 @@ pub struct GatewayConfig {
     pub body_max: usize,
     /// Where the budgets of all instances are kept together; without it every instance has its own.
     pub store: Option<StoreConfig>,
+    /// Where requests wait that callers ask for later; without it all are answered inline.
+    pub deferred: Option<DeferredConfig>,
     /// File that keeps overrides over a restart.
     pub state_file: Option<std::path::PathBuf>,
     /// Known callers. Without any, every key is a tenant of its own.
@@ -261,6 +264,7 @@ impl GatewayConfig {
             ));
         }
         self.store.as_ref().map_or(Ok(()), StoreConfig::check)?;
+        self.deferred.as_ref().map_or(Ok(()), DeferredConfig::check)?;
         self.check_faults()?;
         for (index, key) in self.keys.iter().enumerate() {
             let place = format!("gateway.key[{index}].weight");

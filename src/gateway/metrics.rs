@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::calm::Calm;
+use super::deferred::DeferredLane;
 use super::page::Page;
 use crate::admission::{
     BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
@@ -14,6 +15,7 @@ use crate::admission::{
 use crate::dialect::Since;
 use crate::signal::Mono;
 
+mod deferred;
 mod store;
 
 /// Windows of the exact recent counts, in seconds.
@@ -25,7 +27,7 @@ type ModelCount = fn(&Calls) -> u64;
 type ScopeHistogram = fn(&Scope) -> &Histogram;
 
 /// What the text says beside the gate's own counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Facts<'a> {
     /// Name of this instance.
     pub instance: &'a str,
@@ -49,6 +51,8 @@ pub struct Facts<'a> {
     pub calm: Option<&'a Calm>,
     /// Requests to the admin plane that were refused, by reason.
     pub admin_refused: Option<[(&'static str, u64); 3]>,
+    /// The lane of what is done later, where there is one.
+    pub lane: Option<&'a DeferredLane>,
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -73,6 +77,7 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
         page.gauge(scopes, "weir_calm_seconds", help, |s| calm.seconds(s.name(), now));
     }
     store::write(&mut page, scopes, facts.store, now);
+    deferred::write(&mut page, scopes, facts.lane);
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);

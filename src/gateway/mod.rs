@@ -3,12 +3,14 @@
 //! Carries bytes and time to `admission` and its decisions back; decides nothing itself.
 
 mod admin;
+mod admin_deferred;
 mod admin_plan;
 mod admin_token;
 mod calm;
 mod config;
 mod config_scope;
 mod config_upstream;
+mod deferred;
 mod faults;
 mod health;
 mod judge;
@@ -30,6 +32,7 @@ pub use config::{
     ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, UpstreamConfig, UpstreamKind,
     base_settings, flag_value, scopes,
 };
+pub use deferred::{DeferredConfig, DeferredLane};
 pub use metrics::{Facts, render};
 pub use overrides::{Expiry, Known, Overrides};
 pub use server::{Gateway, StartError};

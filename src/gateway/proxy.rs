@@ -4,6 +4,7 @@
 
 mod answer;
 mod caller;
+mod deferred;
 mod request;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use caller::{Caller, Callers, key_headers};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
 use super::config::{GatewayConfig, KeyConfig, ScopeEntry, UpstreamKind};
+use super::deferred::DeferredLane;
 use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
@@ -74,6 +76,8 @@ pub struct Proxy {
     /// Whose dialect answers are read in, by scope.
     dialects: Vec<Provider>,
     callers: Callers,
+    /// Where requests wait that are done later.
+    lane: Option<Arc<DeferredLane>>,
     /// What is wrong on purpose.
     faults: Faults,
 }
@@ -117,8 +121,15 @@ impl Proxy {
             dialects: scopes.iter().map(dialect).collect(),
             callers: Callers::new(keys),
             by_name,
+            lane: None,
             faults,
         }
+    }
+
+    /// The same with a lane for what is done later.
+    #[must_use]
+    pub fn with_lane(self, lane: Option<Arc<DeferredLane>>) -> Self {
+        Self { lane, ..self }
     }
 
     /// Answers one request.
@@ -139,6 +150,9 @@ impl Proxy {
                 "weir_not_found",
                 "this listener forwards paths under /v1/; admin and /metrics have their own",
             ));
+        }
+        if let Some(page) = self.deferred_page(&parts, shape).await {
+            return Ok(page);
         }
         // Who sends slower than it waits for an answer holds nothing but its own connection, and not
         // for ever.
@@ -179,7 +193,10 @@ impl Proxy {
             Err(why) => return Ok(error(shape, StatusCode::NOT_FOUND, "weir_no_scope", &why)),
         };
         self.faults.stall(self.shell.now());
-        let offer = self.offer(&parts, &body, &peek, scope);
+        let mut offer = self.offer(&parts, &body, &peek, scope);
+        if self.takes_later(&parts, &mut offer) {
+            return Ok(self.put_off((&parts, body), &offer, None, shape).await);
+        }
         let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
         let mut response = self.carry_out(ticket, &offer, asked, (&parts, body), shape).await;
@@ -302,8 +319,12 @@ impl Proxy {
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
                 }
-                // The keeper's effects are the shell's; nothing is deferred that did not ask for it.
-                Some(Effect::Claim { .. } | Effect::Report { .. } | Effect::Defer { .. }) => {}
+                Some(Effect::Defer { not_before, .. }) => {
+                    ticket.end(None);
+                    return self.put_off((parts, body), offer, Some(not_before), shape).await;
+                }
+                // The keeper's effects are the shell's.
+                Some(Effect::Claim { .. } | Effect::Report { .. }) => {}
                 Some(Effect::Refuse { refusal, .. }) => {
                     let scope = offer.scope;
                     let name = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
@@ -444,7 +465,10 @@ impl Proxy {
         let headers = request.headers_mut();
         for (name, value) in &parts.headers {
             let of_connection = NOT_FORWARDED.contains(&name.as_str()) || named(name);
-            if !of_connection && !name.as_str().starts_with("x-weir-") {
+            // Who answers `respond-async` here does not let the provider answer it too.
+            let is_ours = name.as_str().starts_with("x-weir-")
+                || (self.lane.is_some() && name.as_str() == "prefer");
+            if !of_connection && !is_ours {
                 headers.append(name.clone(), value.clone());
             }
         }

@@ -17,6 +17,7 @@ use super::admin::{self, Admin};
 use super::admin_token::Tokens;
 use super::config::{self, ConfigError, GatewayConfig, KeyConfig, ScopeEntry, StoreConfig};
 use super::config_upstream::key_value;
+use super::deferred::{DeferredLane, Drainer, Runs};
 use super::faults::Faults;
 use super::health::Health;
 use super::keeping;
@@ -69,6 +70,7 @@ pub struct Gateway {
     admin_address: SocketAddr,
     token: String,
     proxy: Arc<Proxy>,
+    lane: Option<Arc<DeferredLane>>,
     shell: Arc<Shell>,
     health: Arc<Health>,
     /// The admin plane ends with the gateway.
@@ -122,10 +124,14 @@ impl Gateway {
             Arc::clone(&upstream),
             Faults::new(config.faults.clone(), seed),
         );
+        let open = |deferred| DeferredLane::open(deferred, &config.instance);
+        let lane = config.deferred.as_ref().map(open).transpose()?;
+        let proxy = proxy.with_lane(lane.clone());
         let data = bind(config.listen).await?;
         let admin = Admin {
             shell: Arc::clone(&shell),
             upstream,
+            lane: lane.clone(),
             flags: Mutex::new(flags),
             state_file: config.state_file.clone(),
             tokens,
@@ -146,7 +152,17 @@ impl Gateway {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let proxy = Arc::new(proxy);
         let end = end.drop_guard();
-        Ok(Self { data, data_address, admin_address, token, proxy, shell, health, _admin: end })
+        Ok(Self {
+            data,
+            data_address,
+            admin_address,
+            token,
+            proxy,
+            lane,
+            shell,
+            health,
+            _admin: end,
+        })
     }
 
     /// Address of the data plane.
@@ -174,6 +190,10 @@ impl Gateway {
         let timer = tokio::spawn(async move { timer.run_timer().await });
         let health = Arc::clone(&self.health);
         let watch = tokio::spawn(async move { health.watch_loop().await });
+        let drainer = self.lane.as_ref().map(|lane| {
+            let runs: Arc<dyn Runs> = Arc::clone(&self.proxy) as Arc<dyn Runs>;
+            Drainer::start(lane, &runs, self.proxy.scope_names())
+        });
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -192,6 +212,9 @@ impl Gateway {
         let end = Instant::now() + grace;
         while self.shell.read(|gate, _| gate.open_requests()) > 0 && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if let Some(drainer) = drainer {
+            drainer.stop(end).await;
         }
         timer.abort();
         watch.abort();

@@ -213,7 +213,13 @@ impl World {
                     reason: "now".to_owned(),
                 }),
             };
-            let known = Known { effective: &settings, scopes: &[], verdict: None, glass: true };
+            let known = Known {
+                effective: &settings,
+                scopes: &[],
+                verdict: None,
+                glass: true,
+                token: None,
+            };
             let _ = self.table.apply(&body, self.revision(), &known, self.now);
         }
     }
@@ -226,7 +232,13 @@ impl World {
         let settings = self.table.settings();
         let is_calm = self.calm || self.plant == Some(Plant::SkipsInterlock);
         let scopes = scopes(is_calm);
-        let known = Known { effective: &settings, scopes: &scopes, verdict: None, glass: *glass };
+        let known = Known {
+            effective: &settings,
+            scopes: &scopes,
+            verdict: None,
+            glass: *glass,
+            token: None,
+        };
         let is_blind = self.plant == Some(Plant::IgnoresIfMatch);
         let if_match = if is_blind { revision } else { *seen };
         let answer = self.table.apply(body, if_match, &known, self.now);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{Finish, Gate, Phase, chain};
 use crate::admission::counters::Stage;
-use crate::admission::events::{Effect, RequestId};
+use crate::admission::events::{Effect, RequestId, ScopeId};
 use crate::admission::identity::ChainEntry;
+use crate::admission::queue::Lane;
 use crate::admission::refusal::{Reason, Refusal};
 use crate::admission::settings::RetryOwner;
 use crate::admission::shared::{Demand, Outcome};
@@ -85,6 +86,15 @@ impl Gate {
         self.originals[request.original].log(chain("deferred", now));
         self.effects.push_back(Effect::Defer { request: id, not_before });
         self.finish(id, Finish::Deferred, now);
+    }
+
+    /// A request of this lane was stored for later before the gate saw it: it is counted as put off now,
+    /// and as an original when it comes.
+    ///
+    /// # Panics
+    /// Never for a scope of this gate's configuration.
+    pub fn count_deferred(&mut self, scope: ScopeId, lane: Lane) {
+        self.scopes[scope.0].counters.deferred[lane] += 1;
     }
 
     pub(super) fn answer_refusal(&mut self, id: RequestId, refusal: Refusal, now: Mono) {

@@ -121,7 +121,7 @@ impl Shape {
         if kind == UpstreamKind::Llm && is_anthropic { Self::Anthropic } else { Self::OpenAi }
     }
 
-    fn body(self, status: StatusCode, code: &str, message: &str) -> Value {
+    pub(super) fn body(self, status: StatusCode, code: &str, message: &str) -> Value {
         let status = status.as_u16();
         match self {
             Self::OpenAi => {

@@ -44,6 +44,23 @@ impl Callers {
         let known = self.0.get(print.as_bytes());
         known.map_or_else(|| stranger(Arc::from(&print.to_hex()[..8])), Clone::clone)
     }
+
+    /// Stands for whoever may ask for what this request stores: the configured tenant, or the one that
+    /// a trusted key names, else the key itself.
+    pub(super) fn owner(&self, headers: &HeaderMap, named: Option<&str>) -> [u8; 32] {
+        let key = key(headers).map_or(&b""[..], HeaderValue::as_bytes);
+        let known = self.0.get(&print(key)).map(|known| &*known.tenant);
+        match named.or(known) {
+            Some(tenant) => print(&[b"tenant\0", tenant.as_bytes()].concat()),
+            None => print(&[b"key\0", key].concat()),
+        }
+    }
+
+    /// The weight of a tenant, as its key has it.
+    pub(super) fn weight(&self, tenant: &str) -> f64 {
+        let known = self.0.values().find(|known| &*known.tenant == tenant);
+        known.map_or(1.0, |known| known.weight)
+    }
 }
 
 fn print(value: &[u8]) -> [u8; 32] {

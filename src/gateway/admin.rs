@@ -27,6 +27,7 @@ use super::secrets::Tokens;
 use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
+use super::wire::Wire;
 use crate::admission::{ChainEntry, Gate};
 use crate::flag::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
@@ -42,6 +43,8 @@ pub struct Admin {
     pub shell: Arc<Shell>,
     /// The provider's connections.
     pub upstream: Arc<Upstream>,
+    /// What happened on the sockets.
+    pub wire: Arc<Wire>,
     /// The flag table.
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
@@ -110,6 +113,7 @@ impl Admin {
             store: Some(&store),
             faults: &self.faults,
             calm: Some(&calm),
+            wire: Some(&self.wire),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -259,7 +263,7 @@ async fn metrics_page(State(admin): Shared) -> Response {
 }
 
 async fn ready(State(admin): Shared) -> Response {
-    if admin.shell.read(|gate, _| gate.is_draining()) {
+    if admin.health.is_leaving() || admin.shell.read(|gate, _| gate.is_draining()) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
     "ready\n".into_response()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::calm::Calm;
 use super::page::Page;
+use super::wire::Wire;
 use crate::admission::{
     BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
     StoreCounters, TenantCounters,
@@ -15,6 +16,7 @@ use crate::dialect::Since;
 use crate::signal::Mono;
 
 mod store;
+mod wire;
 
 /// Windows of the exact recent counts, in seconds.
 const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
@@ -47,6 +49,8 @@ pub struct Facts<'a> {
     pub faults: &'a [&'static str],
     /// For how long nothing has been repeated, where that is watched.
     pub calm: Option<&'a Calm>,
+    /// What happened on the sockets, where there are any.
+    pub wire: Option<&'a Wire>,
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -74,6 +78,9 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     latency(&mut page, scopes);
     people(&mut page, scopes);
     flags(&mut page, gate.settings(), facts);
+    if let Some(counts) = facts.wire {
+        wire::write(&mut page, counts);
+    }
     on_purpose(&mut page, facts);
     page.text
 }

@@ -7,11 +7,14 @@ mod admin_plan;
 mod calm;
 mod config;
 mod config_scope;
+mod config_store;
+mod config_transport;
 mod config_upstream;
 mod faults;
 mod health;
 mod judge;
 mod keeping;
+mod lines;
 mod metrics;
 mod overrides;
 mod page;
@@ -22,11 +25,13 @@ mod server;
 mod shell;
 pub mod store;
 mod tally;
+mod tls;
 mod upstream;
+mod wire;
 
 pub use config::{
-    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, UpstreamConfig, UpstreamKind,
-    base_settings, flag_value, scopes,
+    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, TlsConfig, TransportConfig,
+    UpstreamConfig, UpstreamKind, base_settings, flag_value, scopes,
 };
 pub use metrics::{Facts, render};
 pub use overrides::{Expiry, Known, Overrides};

@@ -2,16 +2,23 @@
 
 mod answers;
 mod apis;
+mod binary;
+mod draining;
 #[path = "../eventually/mod.rs"]
 mod eventually;
 mod faults;
 mod flags;
+mod http2;
 mod identity;
 mod interlocks;
+mod leaks;
 mod leaving;
 mod metrics;
 mod on_purpose;
 mod provider_words;
 mod refusals;
 mod sdk;
+mod served;
+mod sockets;
 mod support;
+mod tls;

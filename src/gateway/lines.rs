@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use super::config_transport::TransportConfig;
 use super::proxy::{Proxy, ProxyBody};
 use super::tls::ALPN_HTTP2;
-use super::wire::{ClientFault, Protocol, Side, Wire};
+use super::wire::{ClientFault, OpenConnection, Protocol, Side, Wire};
 
 mod patient;
 
@@ -153,43 +153,40 @@ impl Lines {
 
     async fn carry(self: Arc<Self>, stream: TcpStream) {
         let _ = stream.set_nodelay(true);
-        let patience = self.head_timeout.min(HANDSHAKE_TIMEOUT);
-        if let Some(tls) = &self.tls {
-            match tokio::time::timeout(patience, tls.accept(stream)).await {
-                Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2) => {
-                    self.carry_http2(stream).await;
-                }
-                Ok(Ok(stream)) => self.carry_http1(stream).await,
-                Ok(Err(error)) => {
-                    self.wire.client_fault(ClientFault::Tls);
-                    tracing::debug!(%error, "a client's TLS handshake failed");
-                }
-                Err(_) => self.wire.client_fault(ClientFault::Tls),
-            }
-            return;
-        }
-        let spoken = {
-            // Until it says which, it is held to be of the older kind.
-            let _counted = self.wire.open(Side::Client, Protocol::Http1);
-            tokio::select! {
+        // Until it says what it speaks, it is held to be of the older kind.
+        let counted = self.wire.expect(Side::Client, Protocol::Http1);
+        let Some(tls) = &self.tls else {
+            let spoken = tokio::select! {
                 spoken = tokio::time::timeout(self.head_timeout, speaks_http2(&stream)) => spoken,
                 () = self.closing.cancelled() => return,
-            }
+            };
+            return match spoken {
+                Ok(Ok(true)) => self.carry_http2(stream, counted).await,
+                Ok(Ok(false)) => self.carry_http1(stream, counted).await,
+                // Gone again.
+                Ok(Err(_)) => {}
+                Err(_) => self.wire.client_fault(ClientFault::HeadSlow),
+            };
         };
-        match spoken {
-            Ok(Ok(true)) => self.carry_http2(stream).await,
-            Ok(Ok(false)) => self.carry_http1(stream).await,
-            // Gone again.
-            Ok(Err(_)) => {}
-            Err(_) => self.wire.client_fault(ClientFault::HeadSlow),
+        let patience = self.head_timeout.min(HANDSHAKE_TIMEOUT);
+        match tokio::time::timeout(patience, tls.accept(stream)).await {
+            Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2) => {
+                self.carry_http2(stream, counted).await;
+            }
+            Ok(Ok(stream)) => self.carry_http1(stream, counted).await,
+            Ok(Err(error)) => {
+                self.wire.client_fault(ClientFault::Tls);
+                tracing::debug!(%error, "a client's TLS handshake failed");
+            }
+            Err(_) => self.wire.client_fault(ClientFault::Tls),
         }
     }
 
-    async fn carry_http1<S>(&self, stream: S)
+    async fn carry_http1<S>(&self, stream: S, mut counted: OpenConnection)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let _counted = self.wire.open(Side::Client, Protocol::Http1);
+        counted.speaks(Protocol::Http1);
         let has_served = AtomicBool::new(false);
         let service = service_fn(|request| {
             has_served.store(true, Ordering::Relaxed);
@@ -213,11 +210,11 @@ impl Lines {
         }
     }
 
-    async fn carry_http2<S>(self: &Arc<Self>, stream: S)
+    async fn carry_http2<S>(self: &Arc<Self>, stream: S, mut counted: OpenConnection)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let _counted = self.wire.open(Side::Client, Protocol::Http2);
+        counted.speaks(Protocol::Http2);
         let lines = Arc::clone(self);
         let service = service_fn(move |request| {
             let lines = Arc::clone(&lines);

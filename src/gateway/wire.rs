@@ -131,9 +131,14 @@ pub struct Wire {
 impl Wire {
     /// Counts a connection as open for as long as what is returned lives.
     pub(super) fn open(self: &Arc<Self>, side: Side, protocol: Protocol) -> OpenConnection {
-        let of = self.of(side);
-        of.open[protocol as usize].fetch_add(1, Ordering::Relaxed);
-        of.all[protocol as usize].fetch_add(1, Ordering::Relaxed);
+        let mut open = self.expect(side, protocol);
+        open.speaks(protocol);
+        open
+    }
+
+    /// Counts a connection as open whose protocol is not known yet, as one of this protocol.
+    pub(super) fn expect(self: &Arc<Self>, side: Side, protocol: Protocol) -> OpenConnection {
+        self.of(side).open[protocol as usize].fetch_add(1, Ordering::Relaxed);
         OpenConnection { wire: Arc::clone(self), side, protocol }
     }
 
@@ -182,6 +187,17 @@ pub(super) struct OpenConnection {
     protocol: Protocol,
 }
 
+impl OpenConnection {
+    /// Its protocol is known now.
+    pub(super) fn speaks(&mut self, protocol: Protocol) {
+        let of = self.wire.of(self.side);
+        of.all[protocol as usize].fetch_add(1, Ordering::Relaxed);
+        of.open[protocol as usize].fetch_add(1, Ordering::Relaxed);
+        of.open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
+        self.protocol = protocol;
+    }
+}
+
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.wire.of(self.side).open[self.protocol as usize].fetch_sub(1, Ordering::Relaxed);
@@ -219,5 +235,10 @@ mod tests {
         assert_eq!(wire.connections(Side::Upstream, Protocol::Http2), (0, 0));
         drop(open);
         assert_eq!(wire.connections(Side::Client, Protocol::Http2), (0, 1));
+        let mut unknown = wire.expect(Side::Client, Protocol::Http1);
+        assert_eq!(wire.connections(Side::Client, Protocol::Http1), (1, 0));
+        unknown.speaks(Protocol::Http2);
+        assert_eq!(wire.connections(Side::Client, Protocol::Http1), (0, 0));
+        assert_eq!(wire.connections(Side::Client, Protocol::Http2), (1, 2));
     }
 }

@@ -35,7 +35,7 @@ async def provide(reader, writer):
                 await asyncio.sleep(1)
                 writer.write(b"5\r\nagain\r\n")
                 await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
         pass
     finally:
         writer.close()
@@ -48,6 +48,7 @@ class Gateway:
             "[[scope]]\nname = 'sim/main/all'\nrpm = 600000000\ntpm = 600000000000\npermits = 'fixed'\n"
             "[gateway]\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\n"
             f"upstream = 'http://127.0.0.1:{provider}'\n"
+            "[gateway.transport]\nhead_timeout_s = 600.0\n"
             f"[gateway.flags]\n'admission.max_in_flight' = {permits}\n'tenant.cap_ratio' = 1.0\n"
         )
         self.process = subprocess.Popen(

@@ -39,6 +39,7 @@ async fn callers_share_a_connection_and_so_do_calls() {
     let metrics = gate.metrics().await;
     for (name, protocol, wanted) in [
         ("weir_client_connections", "http2", 1),
+        ("weir_client_connections_total", "http2", 1),
         ("weir_upstream_connections", "http2", 1),
         ("weir_upstream_connections_total", "http1", 0),
     ] {

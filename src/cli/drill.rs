@@ -165,8 +165,7 @@ fn live(
     }
     let program = std::env::current_exe().wrap_err("cannot find the program to start again")?;
     let _log = if args.headless {
-        super::log_to_stderr();
-        None
+        Some(super::log_to_stderr(super::WARNINGS))
     } else {
         super::log_to_file()
     };

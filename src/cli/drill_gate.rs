@@ -89,7 +89,7 @@ fn play_live(gate: &GateFile, library: &Arc<Library>, redis: Option<&str>) -> Re
         return Err(eyre!("a gate is played against the simulated provider; remove `[upstream]`"));
     }
     let program = std::env::current_exe().wrap_err("cannot find the program to start again")?;
-    super::log_to_stderr();
+    let _log = super::log_to_stderr(super::WARNINGS);
     super::on_runtime(async {
         let mut runs = Vec::new();
         for seed in seeds {

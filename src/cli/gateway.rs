@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use color_eyre::eyre::{Report, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use super::gateway_state::State;
 use super::{config, lifetime, out};
 use crate::gateway::{Gateway, StartError};
-
-/// How long requests at the provider may take to finish after a stop.
-const GRACE: Duration = Duration::from_secs(30);
 
 /// Runs the admission service.
 #[derive(Debug, clap::Args)]
@@ -27,6 +24,24 @@ pub struct Args {
     /// End when standard input ends: no orphan survives its parent
     #[arg(long, hide = true)]
     exit_on_stdin_eof: bool,
+}
+
+/// Takes as many descriptors as the system lets it: every caller and every call needs one, and the
+/// usual soft limit of 1024 is for programs that cannot have more.
+fn take_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, all) {
+        tracing::warn!(%error, "the limit of descriptors stays as it is");
+    }
+}
+
+impl Args {
+    /// What is logged unless `WEIR_LOG` says otherwise: warnings, and a line for each original that is
+    /// not served. In a drill thousands of those are meant, and nobody reads them.
+    pub const fn logs(&self) -> &'static str {
+        if self.exit_on_stdin_eof { super::WARNINGS } else { "warn,weir::original=info" }
+    }
 }
 
 /// Runs until a signal comes.
@@ -49,6 +64,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     if gateway.state_file.is_none() {
         gateway.state_file = state.as_ref().map(State::overrides);
     }
+    take_descriptors();
     let started =
         Gateway::start(&gateway, &file.toml.scopes).await.map_err(|error| match error {
             StartError::Config(error) => file.refused(&error),
@@ -66,6 +82,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         ready["token"] = started.token().into();
     }
     out::ready(&ready.to_string())?;
-    started.run(lifetime::end(args.exit_on_stdin_eof), GRACE).await;
+    let grace = gateway.transport.drain();
+    started.run(lifetime::end(args.exit_on_stdin_eof), grace).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -33,6 +33,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "URL of a Redis for a drill of gateways that share a budget; else it starts one.",
     ),
     ("WEIR_LOG", "What is logged, such as debug or weir=trace; else warn."),
+    ("WEIR_LOG_FORMAT", "json: serving commands log one JSON object a line."),
     ("NO_COLOR", "When not empty, screens have no colours."),
     ("COLORTERM", "truecolor or 24bit: screens have any colour; else TERM says how many."),
     ("COLORFGBG", "Whether the background is dark or light, for the theme auto."),

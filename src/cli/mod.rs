@@ -169,11 +169,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Drill(args) => drill::run(&args),
         Command::DrillClients(args) => {
-            log_to_stderr();
+            let _log = log_to_stderr(WARNINGS);
             on_runtime(drill_clients::run(args))
         }
         Command::Provider(args) => {
-            log_to_stderr();
+            let _log = log_to_stderr(WARNINGS);
             on_runtime(provider::run(args))
         }
         Command::Watch(args) => {
@@ -200,7 +200,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Flag(args) => on_runtime(flag::run(args)),
         Command::Audit(args) => on_runtime(audit::run(args)),
         Command::Gateway(args) => {
-            log_to_stderr();
+            let _log = log_to_stderr(args.logs());
             on_runtime(gateway::run(args))
         }
         Command::Completions { shell } => {
@@ -251,9 +251,21 @@ fn log_to_file() -> Option<tracing_appender::non_blocking::WorkerGuard> {
     Some(guard)
 }
 
-/// Logs of serving commands go to stderr, by `WEIR_LOG` (default `warn`).
-fn log_to_stderr() {
+/// What serving commands log without `WEIR_LOG`.
+const WARNINGS: &str = "warn";
+
+/// Logs of serving commands go to stderr, by `WEIR_LOG`; with `WEIR_LOG_FORMAT=json` one
+/// JSON object a line. Nobody waits for a slow reader: what it cannot take is dropped. Hold the guard
+/// until the end: dropping it flushes.
+fn log_to_stderr(unless_said: &str) -> tracing_appender::non_blocking::WorkerGuard {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(unless_said));
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    if std::env::var("WEIR_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        lines.json().flatten_event(true).init();
+    } else {
+        lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+    }
+    guard
 }

@@ -30,6 +30,7 @@ use super::overrides::{Expiry, Known, Overrides};
 use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
+use super::wire::Wire;
 use crate::admission::{ChainEntry, Gate};
 use crate::flag::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
@@ -47,6 +48,8 @@ pub struct Admin {
     pub upstream: Arc<Upstream>,
     /// The lane of what is done later.
     pub lane: Option<Arc<DeferredLane>>,
+    /// What happened on the sockets.
+    pub wire: Arc<Wire>,
     /// The flag table.
     pub flags: Mutex<Overrides>,
     /// Where overrides are kept over a restart.
@@ -122,6 +125,7 @@ impl Admin {
             calm: Some(&calm),
             admin_refused: Some(self.tokens.refused().read()),
             lane: self.lane.as_deref(),
+            wire: Some(&self.wire),
         };
         self.shell.read(|gate, now| metrics::render(gate, &facts, now))
     }
@@ -320,7 +324,7 @@ async fn metrics_page(State(admin): Shared) -> Response {
 }
 
 async fn ready(State(admin): Shared) -> Response {
-    if admin.shell.read(|gate, _| gate.is_draining()) {
+    if admin.health.is_leaving() || admin.shell.read(|gate, _| gate.is_draining()) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
     "ready\n".into_response()

@@ -1,8 +1,10 @@
 //! `upstream` of `[gateway]`: the address of the provider, alone or in a table that says how it is spoken to.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::header::AUTHORIZATION;
+use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -10,6 +12,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::config::ConfigError;
+use super::tls;
 use crate::dialect::Provider;
 
 /// What stands behind the gateway.
@@ -32,6 +35,10 @@ pub struct UpstreamConfig {
     pub kind: UpstreamKind,
     /// The header that the provider reads its key from.
     pub key_header: Option<String>,
+    /// Authorities in PEM that are trusted beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether it is spoken to in HTTP/2; `None` leaves it to the TLS handshake.
+    pub http2: Option<bool>,
 }
 
 /// The table, as it is written.
@@ -45,6 +52,11 @@ pub(super) struct UpstreamTable {
     kind: UpstreamKind,
     /// The header that the provider reads its key from; by the scopes' provider unless given.
     key_header: Option<String>,
+    /// File with authorities in PEM that are trusted beside the system's.
+    ca_file: Option<PathBuf>,
+    /// HTTP/2: `true` for always, without TLS too, `false` for never; the TLS handshake decides unless
+    /// given.
+    http2: Option<bool>,
 }
 
 /// The two ways to write it, for the schema alone.
@@ -59,8 +71,9 @@ pub(super) enum UpstreamWritten {
 }
 
 impl From<UpstreamTable> for UpstreamConfig {
-    fn from(UpstreamTable { url, kind, key_header }: UpstreamTable) -> Self {
-        Self { url, kind, key_header }
+    fn from(table: UpstreamTable) -> Self {
+        let UpstreamTable { url, kind, key_header, ca_file, http2 } = table;
+        Self { url, kind, key_header, ca_file, http2 }
     }
 }
 
@@ -75,8 +88,7 @@ impl<'de> Deserialize<'de> for UpstreamConfig {
             }
 
             fn visit_str<E>(self, url: &str) -> Result<Self::Value, E> {
-                let (url, kind) = (url.to_owned(), UpstreamKind::default());
-                Ok(UpstreamConfig { url, kind, key_header: None })
+                Ok(UpstreamConfig::at(url))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -89,6 +101,28 @@ impl<'de> Deserialize<'de> for UpstreamConfig {
 }
 
 impl UpstreamConfig {
+    /// A model API of which only the address is said.
+    fn at(url: &str) -> Self {
+        let url = url.to_owned();
+        Self { url, kind: UpstreamKind::default(), key_header: None, ca_file: None, http2: None }
+    }
+
+    /// Checks what the types cannot, the file of authorities included.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the key and what is allowed.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let uri = self.uri()?;
+        self.key_style(Provider::GENERIC)?;
+        let Some(file) = &self.ca_file else { return Ok(()) };
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            let message = format!("is never asked: `{}` is not https://", self.url);
+            let remedy = "write https://, or take it out";
+            return Err(ConfigError::new("gateway.upstream.ca_file", message, remedy));
+        }
+        tls::authorities(file).map(drop)
+    }
+
     /// The address.
     ///
     /// # Errors

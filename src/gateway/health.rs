@@ -1,8 +1,9 @@
-//! What one instance measures of its own shell: how late its event loop is, how its store answers.
+//! What one instance knows of its own shell: whether it leaves, how late its event loop is, how its store
+//! answers.
 //!
-//! Numbers only; nothing is decided by them.
+//! Nothing is decided here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,11 +17,22 @@ const PROBE_EVERY: Duration = Duration::from_millis(100);
 /// The measurements, shared by who takes and who shows them.
 #[derive(Debug, Default)]
 pub(super) struct Health {
+    is_leaving: AtomicBool,
     lag_ns: AtomicU64,
     store: Mutex<StoreCounters>,
 }
 
 impl Health {
+    /// From now on this instance takes its leave: load balancers shall send nobody here.
+    pub(super) fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
     /// How late the event loop was when it was last asked.
     pub(super) fn loop_lag(&self) -> Duration {
         Duration::from_nanos(self.lag_ns.load(Ordering::Relaxed))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::calm::Calm;
 use super::deferred::DeferredLane;
 use super::page::Page;
+use super::wire::Wire;
 use crate::admission::{
     BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
     StoreCounters, TenantCounters,
@@ -17,6 +18,7 @@ use crate::signal::Mono;
 
 mod deferred;
 mod store;
+mod wire;
 
 /// Windows of the exact recent counts, in seconds.
 const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
@@ -53,6 +55,8 @@ pub struct Facts<'a> {
     pub admin_refused: Option<[(&'static str, u64); 3]>,
     /// The lane of what is done later, where there is one.
     pub lane: Option<&'a DeferredLane>,
+    /// What happened on the sockets, where there are any.
+    pub wire: Option<&'a Wire>,
 }
 
 /// The exposition of one instance, text format 0.0.4.
@@ -87,6 +91,9 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
         for (reason, count) in refused {
             page.count("weir_admin_refused_total", &[("reason", reason)], count);
         }
+    }
+    if let Some(counts) = facts.wire {
+        wire::write(&mut page, counts);
     }
     on_purpose(&mut page, facts);
     page.text

@@ -9,12 +9,15 @@ mod admin_token;
 mod calm;
 mod config;
 mod config_scope;
+mod config_store;
+mod config_transport;
 mod config_upstream;
 mod deferred;
 mod faults;
 mod health;
 mod judge;
 mod keeping;
+mod lines;
 mod metrics;
 mod overrides;
 mod page;
@@ -25,12 +28,14 @@ mod server;
 mod shell;
 pub mod store;
 mod tally;
+mod tls;
 mod upstream;
+mod wire;
 
 pub use admin_token::{AdminTokenConfig, Role};
 pub use config::{
-    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, UpstreamConfig, UpstreamKind,
-    base_settings, flag_value, scopes,
+    ConfigError, FlagScalar, GatewayConfig, KeyConfig, ScopeEntry, TlsConfig, TransportConfig,
+    UpstreamConfig, UpstreamKind, base_settings, flag_value, scopes,
 };
 pub use deferred::{DeferredConfig, DeferredLane};
 pub use metrics::{Facts, render};

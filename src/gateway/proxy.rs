@@ -3,6 +3,7 @@
 //! Decides nothing itself. Good answers are streamed, see `relay`.
 
 mod answer;
+mod body;
 mod caller;
 mod deferred;
 mod request;
@@ -13,15 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 
 use answer::{
-    Held, Shape, annotate, classified, error, first_part, may_hold_error, passed_on, read_error,
-    refuse,
+    Fault, Held, Shape, annotate, classified, error, first_part, is_listed, may_hold_error,
+    passed_on, read_error, refuse,
 };
+use body::Unreadable;
 use caller::{Caller, Callers, key_headers};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
@@ -36,11 +38,12 @@ use crate::dialect::{self, Provider};
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
 /// that the gateway writes itself.
-const NOT_FORWARDED: [&str; 12] = [
+const NOT_FORWARDED: [&str; 13] = [
     "connection",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
+    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
@@ -68,6 +71,8 @@ pub struct Proxy {
     kind: UpstreamKind,
     attempt_timeout: Duration,
     default_deadline: Duration,
+    /// How long the provider may be silent in the middle of an answer.
+    silence_max: Duration,
     body_max: usize,
     by_model: BTreeMap<String, ScopeId>,
     other_models: Option<ScopeId>,
@@ -115,6 +120,7 @@ impl Proxy {
             kind: config.upstream.kind,
             attempt_timeout: config.attempt_timeout(),
             default_deadline: config.default_deadline(),
+            silence_max: config.transport.stream_idle_timeout(),
             body_max: config.body_max,
             by_model,
             other_models,
@@ -154,39 +160,12 @@ impl Proxy {
         if let Some(page) = self.deferred_page(&parts, shape).await {
             return Ok(page);
         }
-        // Who sends slower than it waits for an answer holds nothing but its own connection, and not
-        // for ever.
-        let whole = Limited::new(body, self.body_max).collect();
-        let Ok(read) = tokio::time::timeout(self.time_allowed(&parts.headers), whole).await else {
-            let message = "the body did not come within the time that its caller waits";
-            return Ok(error(shape, StatusCode::REQUEST_TIMEOUT, "weir_body_slow", message));
-        };
-        let body = match read {
-            Ok(body) => body.to_bytes(),
-            Err(fault) if fault.is::<LengthLimitError>() => {
-                let message = format!(
-                    "the body is larger than {} bytes; see gateway.body_max",
-                    self.body_max
-                );
-                return Ok(error(
-                    shape,
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "weir_body_too_large",
-                    &message,
-                ));
+        let (body, peek) = match self.read(&parts.headers, body).await {
+            Ok(read) => read,
+            Err(why) => {
+                self.upstream.wire().client_fault(why.fault());
+                return Ok(why.answer(shape));
             }
-            Err(_) => {
-                return Ok(error(
-                    shape,
-                    StatusCode::BAD_REQUEST,
-                    "weir_body_broken",
-                    "the body ended early",
-                ));
-            }
-        };
-        let peek = match self.kind {
-            UpstreamKind::Llm => serde_json::from_slice(&body).unwrap_or_default(),
-            UpstreamKind::Http => Peek::default(),
         };
         let scope = match self.scope(&parts.headers, &peek, body.is_empty()) {
             Ok(scope) => scope,
@@ -199,9 +178,53 @@ impl Proxy {
         }
         let asked = Asked::new(scope, peek.model.as_str());
         let ticket = self.shell.offer(&offer);
+        let request = ticket.request().number();
         let mut response = self.carry_out(ticket, &offer, asked, (&parts, body), shape).await;
         self.confess(response.headers_mut(), scope);
+        if !response.status().is_success() {
+            self.write_down(request, &offer, &response);
+        }
         Ok(response)
+    }
+
+    /// One line for an original that was refused or failed: who, where and why, and nothing of what was
+    /// asked, answered or used as a key.
+    fn write_down(&self, request: u64, offer: &Offer, response: &Response<ProxyBody>) {
+        if !tracing::enabled!(target: "weir::original", tracing::Level::INFO) {
+            return;
+        }
+        let scope = offer.scope;
+        let scope = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
+        let said = |name| text(response.headers(), name);
+        tracing::info!(
+            target: "weir::original",
+            request,
+            scope = &*scope,
+            lane = offer.lane.word(),
+            tenant = &*offer.tenant,
+            status = response.status().as_u16(),
+            decision = said("x-weir-decision"),
+            attempts = said("x-weir-attempts"),
+            queue_ms = said("x-weir-queue-ms"),
+            retry_after_s = said("retry-after"),
+            "not served"
+        );
+    }
+
+    /// The body, and what the gate needs to know of it.
+    async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<(Bytes, Peek), Unreadable> {
+        let body = body::read(headers, body, self.body_max, self.time_allowed(headers)).await?;
+        if self.kind == UpstreamKind::Http || body.is_empty() {
+            return Ok((body, Peek::default()));
+        }
+        match serde_json::from_slice(&body) {
+            Ok(peek) => Ok((body, peek)),
+            // JSON of another form is the provider's to judge, and so is what says it is none.
+            Err(why) if why.is_data() || !body::is_said_json(headers) => {
+                Ok((body, Peek::default()))
+            }
+            Err(why) => Err(Unreadable::NotJson(why)),
+        }
     }
 
     /// The quota scope that a request is counted on, or why there is none.
@@ -314,7 +337,7 @@ impl Proxy {
                     );
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
-                    let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
+                    let held = held.take().unwrap_or(Held::Fault(Fault::UNKNOWN));
                     let mut response = self.answered(ticket, held, asked, shape);
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
@@ -355,18 +378,18 @@ impl Proxy {
             deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
         });
         let exchange = self.exchange((attempt, left), (offer.scope, asked), request);
-        let (ending, status, why) = match tokio::time::timeout(left, exchange).await {
+        let (ending, fault) = match tokio::time::timeout(left, exchange).await {
             Ok(Ok(held)) => return held,
-            Ok(Err(fault)) => (Ending::Transport, StatusCode::BAD_GATEWAY, fault.to_string()),
+            Ok(Err(error)) => (Ending::Transport, Fault::of(&error)),
             Err(_) => {
                 let why = format!("no answer of the provider within {:.1} s", left.as_secs_f64());
                 let is_callers = left < self.attempt_timeout;
                 let ending = if is_callers { Ending::Deadline } else { Ending::Timeout };
-                (ending, StatusCode::GATEWAY_TIMEOUT, why)
+                (ending, Fault::late(why))
             }
         };
         self.shell.with(|gate, now| gate.handle_failed(attempt, ending, now));
-        Held::Fault(status, Some(why))
+        Held::Fault(fault)
     }
 
     async fn exchange(
@@ -425,21 +448,17 @@ impl Proxy {
                 let asked = asked.filter(|_| is_good);
                 let ticket =
                     if is_good { self.faults.leak(ticket, self.shell.now()) } else { Some(ticket) };
-                let relayed = Relayed::new(read, body, ticket, asked, self.faults.reads_usage());
+                let usage = self.faults.reads_usage();
+                let relayed = Relayed::new(read, body, ticket, asked, usage, self.silence_max);
                 Response::from_parts(passed_on(parts), Either::Right(relayed))
             }
             Held::Whole(parts, body) => {
                 ticket.end(None);
                 Response::from_parts(passed_on(parts), Either::Left(Full::new(body)))
             }
-            Held::Fault(status, why) => {
+            Held::Fault(fault) => {
                 ticket.end(None);
-                let code = if status == StatusCode::GATEWAY_TIMEOUT {
-                    "weir_upstream_timeout"
-                } else {
-                    "weir_upstream_unreachable"
-                };
-                error(shape, status, code, why.as_deref().unwrap_or("the provider did not answer"))
+                error(shape, fault.status, fault.code, &fault.why)
             }
         }
     }
@@ -455,16 +474,10 @@ impl Proxy {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = path.parse().unwrap_or_default();
-        let named = |name: &HeaderName| {
-            let listed = parts.headers.get_all(CONNECTION).iter();
-            let mut listed = listed.filter_map(|value| value.to_str().ok());
-            listed.any(|list| {
-                list.split(',').any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
-            })
-        };
         let headers = request.headers_mut();
         for (name, value) in &parts.headers {
-            let of_connection = NOT_FORWARDED.contains(&name.as_str()) || named(name);
+            let of_connection =
+                NOT_FORWARDED.contains(&name.as_str()) || is_listed(&parts.headers, name);
             // Who answers `respond-async` here does not let the provider answer it too.
             let is_ours = name.as_str().starts_with("x-weir-")
                 || (self.lane.is_some() && name.as_str() == "prefer");

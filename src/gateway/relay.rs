@@ -5,9 +5,12 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, SizeHint};
+use thiserror::Error;
+use tokio::time::{Instant, Sleep};
 
 use super::shell::Ticket;
 use super::upstream::Answer;
@@ -42,6 +45,44 @@ impl Asked {
     }
 }
 
+/// Why an answer ended before its end. The caller's connection, or its stream, ends with it, so that
+/// nobody takes a part for the whole.
+#[derive(Debug, Error)]
+pub enum RelayError {
+    /// The connection to the provider broke.
+    #[error("the provider's answer broke off: {0}")]
+    Broken(#[from] hyper::Error),
+    /// It sent nothing more.
+    #[error("the provider sent nothing for {:.1} s in the middle of its answer", .0.as_secs_f64())]
+    Silent(Duration),
+}
+
+/// How long the provider has been silent. Most answers are there before anybody waits, and have no
+/// timer.
+struct Silence {
+    most: Duration,
+    /// Since when the caller's side has waited.
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Silence {
+    /// Ready when it has lasted too long. A stream of many parts has one timer, and moves it only when
+    /// it fires.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let due = since + self.most;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+        Poll::Pending
+    }
+}
+
 /// A provider's body on its way to the caller; its end settles the reservation, dropping it early
 /// cancels the request.
 pub struct Relayed {
@@ -57,17 +98,18 @@ pub struct Relayed {
     model: Option<String>,
     /// The first part was looked at.
     begun: bool,
+    silence: Silence,
     ended: bool,
 }
 
 impl Body for Relayed {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = RelayError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -80,6 +122,9 @@ impl Body for Relayed {
             return Poll::Ready(Some(Ok(Frame::data(read))));
         }
         let polled = Pin::new(&mut *self.body).poll_frame(cx);
+        if polled.is_ready() {
+            self.silence.since = None;
+        }
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
@@ -91,15 +136,16 @@ impl Body for Relayed {
                 }
             }
             Poll::Ready(None) => self.settle(),
-            Poll::Ready(Some(Err(_))) => {
-                self.ended = true;
-                if let Some(ticket) = self.ticket.take() {
-                    ticket.broken();
+            Poll::Ready(Some(Err(_))) => self.break_off(),
+            Poll::Pending => {
+                if self.silence.poll(cx).is_ready() {
+                    self.body.fell_silent();
+                    self.break_off();
+                    return Poll::Ready(Some(Err(RelayError::Silent(self.silence.most))));
                 }
             }
-            Poll::Pending => {}
         }
-        polled
+        polled.map_err(RelayError::Broken)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -122,6 +168,7 @@ impl Relayed {
         ticket: Option<Ticket>,
         asked: Option<Asked>,
         reads_usage: bool,
+        silence_max: Duration,
     ) -> Self {
         Self {
             read,
@@ -132,6 +179,7 @@ impl Relayed {
             reads_usage,
             model: None,
             begun: false,
+            silence: Silence { most: silence_max, since: None, timer: None },
             ended: false,
         }
     }
@@ -143,6 +191,13 @@ impl Relayed {
         }
         self.begun = true;
         keep_tail(&mut self.tail, data);
+    }
+
+    fn break_off(&mut self) {
+        self.ended = true;
+        if let Some(ticket) = self.ticket.take() {
+            ticket.broken();
+        }
     }
 
     fn settle(&mut self) {

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use http::{HeaderName, HeaderValue};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -21,20 +20,21 @@ use super::deferred::{DeferredLane, Drainer, Runs};
 use super::faults::Faults;
 use super::health::Health;
 use super::keeping;
+use super::lines::Lines;
 use super::overrides::Overrides;
 use super::proxy::Proxy;
 use super::secrets;
 use super::shell::Shell;
 use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
+use super::tls::Shown;
 use super::upstream::Upstream;
+use super::wire::Wire;
 use crate::admission::Gate;
 use crate::dialect::Provider;
 use crate::ingest::{Adapter, OnePage, SourceRules};
 use crate::signal::Mono;
 
 const TICK: Duration = Duration::from_secs(1);
-/// A client that takes longer than this to send its request's head is cut off.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a gateway could not start.
 #[derive(Debug, Error)]
@@ -71,6 +71,12 @@ pub struct Gateway {
     token: String,
     proxy: Arc<Proxy>,
     lane: Option<Arc<DeferredLane>>,
+    lines: Arc<Lines>,
+    shown: Option<Arc<Shown>>,
+    upstream: Arc<Upstream>,
+    wire: Arc<Wire>,
+    /// How long others have to see that it leaves.
+    notice: Duration,
     shell: Arc<Shell>,
     health: Arc<Health>,
     /// The admin plane ends with the gateway.
@@ -114,7 +120,10 @@ impl Gateway {
         if !words.is_empty() {
             tracing::warn!(faults = words.join(", "), "this gateway is ill on purpose: a drill");
         }
-        let upstream = Upstream::new(config.upstream.uri()?);
+        let wire = Arc::new(Wire::default());
+        let upstream = Upstream::new(&config.upstream, &config.transport, Arc::clone(&wire))?;
+        let shown = config.tls.as_ref().map(Shown::read).transpose()?;
+        let tls = shown.as_ref().map(Shown::server).transpose()?;
         let proxy = Proxy::new(
             config,
             scopes,
@@ -130,8 +139,9 @@ impl Gateway {
         let data = bind(config.listen).await?;
         let admin = Admin {
             shell: Arc::clone(&shell),
-            upstream,
             lane: lane.clone(),
+            upstream: Arc::clone(&upstream),
+            wire: Arc::clone(&wire),
             flags: Mutex::new(flags),
             state_file: config.state_file.clone(),
             tokens,
@@ -151,7 +161,7 @@ impl Gateway {
             .local_addr()
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let proxy = Arc::new(proxy);
-        let end = end.drop_guard();
+        let lines = Lines::new(Arc::clone(&proxy), &config.transport, tls, Arc::clone(&wire));
         Ok(Self {
             data,
             data_address,
@@ -159,9 +169,14 @@ impl Gateway {
             token,
             proxy,
             lane,
+            lines,
+            shown,
+            upstream,
+            wire,
+            notice: config.transport.notice(data_address.ip()),
             shell,
             health,
-            _admin: end,
+            _admin: end.drop_guard(),
         })
     }
 
@@ -183,23 +198,58 @@ impl Gateway {
         &self.token
     }
 
-    /// Serves until `stop` resolves; then refuses what waits and lets what is upstream finish, for
-    /// at most `grace`.
-    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration) {
+    /// Serves until `stop` resolves, then leaves: `/readyz` says so at once, and for the configured
+    /// notice the gateway serves on and asks its clients to go elsewhere; then it takes nobody new,
+    /// refuses what waits and lets what is at the provider finish, for at most `grace`.
+    pub async fn run(mut self, stop: impl Future<Output = ()>, grace: Duration) {
         let timer = Arc::clone(&self.shell);
         let timer = tokio::spawn(async move { timer.run_timer().await });
         let health = Arc::clone(&self.health);
         let watch = tokio::spawn(async move { health.watch_loop().await });
+        let upstream = Arc::clone(&self.upstream);
+        let tidy = tokio::spawn(async move { upstream.tidy().await });
+        let (shown, wire) = (self.shown.take(), Arc::clone(&self.wire));
+        let keep_up = tokio::spawn(async move {
+            if let Some(shown) = shown {
+                shown.keep_up(&wire).await;
+            }
+        });
         let drainer = self.lane.as_ref().map(|lane| {
             let runs: Arc<dyn Runs> = Arc::clone(&self.proxy) as Arc<dyn Runs>;
             Drainer::start(lane, &runs, self.proxy.scope_names())
         });
-        let mut stop = std::pin::pin!(stop);
+        self.accept_until(stop).await;
+        self.health.leave();
+        self.lines.leave();
+        // Load balancers find out by asking: whoever is sent here before they have is served.
+        self.accept_until(tokio::time::sleep(self.notice)).await;
+        while let Some(Ok(taken)) = self.lines.next(&self.data).now_or_never() {
+            self.lines.serve(taken);
+        }
+        let Self { data, lines, shell, _admin, .. } = self;
+        drop(data);
+        shell.with(Gate::drain);
+        let end = Instant::now() + grace;
+        lines.close(grace).await;
+        // A request that its connection has forgotten would be a leak; it is waited for all the same.
+        while shell.read(|gate, _| gate.open_requests()) > 0 && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if let Some(drainer) = drainer {
+            drainer.stop(end).await;
+        }
+        for task in [timer, watch, tidy, keep_up] {
+            task.abort();
+        }
+    }
+
+    async fn accept_until(&self, end: impl Future<Output = ()>) {
+        let mut end = std::pin::pin!(end);
         loop {
             tokio::select! {
-                () = &mut stop => break,
-                accepted = self.data.accept() => match accepted {
-                    Ok((stream, _)) => self.serve(stream),
+                () = &mut end => break,
+                accepted = self.lines.next(&self.data) => match accepted {
+                    Ok(taken) => self.lines.serve(taken),
                     Err(error) => {
                         // Out of file descriptors, mostly: a pause lets some close.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -208,32 +258,6 @@ impl Gateway {
                 },
             }
         }
-        self.shell.with(Gate::drain);
-        let end = Instant::now() + grace;
-        while self.shell.read(|gate, _| gate.open_requests()) > 0 && Instant::now() < end {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        if let Some(drainer) = drainer {
-            drainer.stop(end).await;
-        }
-        timer.abort();
-        watch.abort();
-    }
-
-    fn serve(&self, stream: tokio::net::TcpStream) {
-        let _ = stream.set_nodelay(true);
-        let proxy = Arc::clone(&self.proxy);
-        tokio::spawn(async move {
-            let service = service_fn(move |request| Arc::clone(&proxy).serve(request));
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a client's connection ended early");
-            }
-        });
     }
 }
 

@@ -2,13 +2,17 @@
 
 mod answers;
 mod apis;
+mod binary;
 mod clients;
+mod draining;
 #[path = "../eventually/mod.rs"]
 mod eventually;
 mod faults;
 mod flags;
+mod http2;
 mod identity;
 mod interlocks;
+mod leaks;
 mod leaving;
 mod metrics;
 mod on_purpose;
@@ -16,4 +20,7 @@ mod provider_words;
 mod refusals;
 mod roles;
 mod sdk;
+mod served;
+mod sockets;
 mod support;
+mod tls;

@@ -1,12 +1,13 @@
 //! Answers of the data plane: the provider's as far as they must be read before the gate speaks, and
 //! those that the gateway writes itself. Decides nothing.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use chrono::Utc;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
 use serde_json::{Value, json};
 
@@ -26,7 +27,33 @@ pub(super) enum Held {
     /// The bytes that were read, and the body that the rest comes from.
     Stream(http::response::Parts, Bytes, Box<UpstreamBody>),
     Whole(http::response::Parts, Bytes),
-    Fault(StatusCode, Option<String>),
+    Fault(Fault),
+}
+
+/// What the caller is told when there is no answer of the provider.
+pub(super) struct Fault {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) why: Cow<'static, str>,
+}
+
+impl Fault {
+    /// The gate wants to answer and nothing was tried.
+    pub(super) const UNKNOWN: Self = Self {
+        status: StatusCode::BAD_GATEWAY,
+        code: "weir_upstream_unreachable",
+        why: Cow::Borrowed("the provider did not answer"),
+    };
+
+    pub(super) fn of(error: &UpstreamError) -> Self {
+        let why = error.to_string().into();
+        Self { status: StatusCode::BAD_GATEWAY, code: error.code(), why }
+    }
+
+    pub(super) const fn late(why: String) -> Self {
+        let (status, code) = (StatusCode::GATEWAY_TIMEOUT, "weir_upstream_timeout");
+        Self { status, code, why: Cow::Owned(why) }
+    }
 }
 
 /// Reads the body of an error as far as a classification looks at it; the rest stays a stream.
@@ -98,11 +125,33 @@ pub(super) fn annotate(
     }
 }
 
+/// What belongs to the provider's connection and not to the caller's (RFC 9110, section 7.6.1). `trailer`
+/// stays: it says what comes after the body.
+const NOT_PASSED_ON: [&str; 6] =
+    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+
 pub(super) fn passed_on(mut head: http::response::Parts) -> http::response::Parts {
-    for name in ["connection", "keep-alive", "transfer-encoding", "upgrade", "trailer"] {
-        head.headers.remove(name);
+    let headers = &mut head.headers;
+    if headers.contains_key(CONNECTION) {
+        let listed: Vec<HeaderName> =
+            headers.keys().filter(|name| is_listed(headers, name)).cloned().collect();
+        for name in listed {
+            headers.remove(name);
+        }
     }
+    for name in NOT_PASSED_ON {
+        headers.remove(name);
+    }
+    // The provider's protocol is not the caller's.
+    head.version = http::Version::default();
     head
+}
+
+/// Whether `Connection` names this header as one of the connection's own.
+pub(super) fn is_listed(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let listed = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let mut listed = listed.flat_map(|list| list.split(','));
+    listed.any(|one| one.trim().eq_ignore_ascii_case(name.as_str()))
 }
 
 /// The shape of the errors that a caller's client reads.

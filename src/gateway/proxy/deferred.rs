@@ -13,7 +13,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 
-use super::answer::{Held, Shape, classified, error, may_hold_error};
+use super::answer::{Fault, Held, Shape, classified, error, may_hold_error};
 use super::caller::{key, key_headers};
 use super::request::{Peek, text};
 use super::{Asked, Outgoing, Proxy, ProxyBody};
@@ -250,7 +250,7 @@ impl Proxy {
                     held = Some(self.attempt(attempt, &offer, asked.as_ref(), outgoing).await);
                 }
                 Some(Effect::Deliver { .. }) => {
-                    let held = held.take().unwrap_or(Held::Fault(StatusCode::BAD_GATEWAY, None));
+                    let held = held.take().unwrap_or(Held::Fault(Fault::UNKNOWN));
                     let is_fault = matches!(held, Held::Fault(..));
                     let answered = self.answered(ticket, held, asked, Shape::OpenAi);
                     return self.judged(answered, is_fault, scope, attempts).await;

@@ -1,6 +1,6 @@
 //! `weir gateway` as a process: what its ready line says, where token and overrides are kept.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -50,7 +50,8 @@ impl Running {
 
     /// Ends it and returns its log.
     fn log(mut self) -> String {
-        let _ = self.child.kill();
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it runs");
         let mut log = String::new();
         let mut stderr = self.child.stderr.take().expect("a pipe");
         stderr.read_to_string(&mut log).expect("UTF-8");
@@ -118,6 +119,44 @@ fn a_token_that_weir_made_goes_to_a_file_of_its_owner_and_overrides_survive() {
     assert_eq!(again.ready["token_file"], json!(named));
     let (code, said) = flag(&again, &["get", "queue.max_depth"]);
     assert!(code == Some(0) && said.contains("override  10"), "{said}");
+}
+
+#[test]
+fn an_original_that_is_not_served_is_a_line_in_the_log_with_neither_prompt_nor_key() {
+    let home = tempfile::tempdir().expect("a folder");
+    let gateway = Running::start(home.path(), "admin_token_env = 'WEIR_TEST_TOKEN'", &[]);
+    let data = gateway.ready["data"].as_str().expect("an address");
+    let mut stream = std::net::TcpStream::connect(data).expect("it listens");
+    let ask = |stream: &mut std::net::TcpStream, more: &str| {
+        let body = format!(r#"{{"model":"m","input":"a secret prompt"{more}}}"#);
+        write!(
+            stream,
+            "POST /v1/embeddings HTTP/1.1\r\nhost: x\r\nauthorization: Bearer sk-secret-key\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("it reads");
+        let mut chunk = [0; 4096];
+        let read = stream.read(&mut chunk).expect("an answer");
+        String::from_utf8_lossy(&chunk[..read]).into_owned()
+    };
+    let refused = ask(&mut stream, r#","max_tokens":1000000"#);
+    assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+    let failed = ask(&mut stream, "");
+    assert!(failed.starts_with("HTTP/1.1 502"), "{failed}");
+    drop(stream);
+    let log = gateway.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("not served")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for (line, parts) in lines.iter().zip([
+        ["request=1", "status=429", "refused; reason="],
+        ["request=2", "status=502", "scope=\"openai/acct-1/embed\""],
+    ]) {
+        for part in parts {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+    assert!(!log.contains("secret prompt") && !log.contains("sk-secret-key"), "{log}");
 }
 
 #[test]

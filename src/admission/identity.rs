@@ -31,6 +31,10 @@ pub const MEMORY: Duration = Duration::from_mins(2);
 /// Originals of all scopes that are remembered at most, those that run apart; the oldest are forgotten
 /// first.
 pub const ORIGINALS_MAX: usize = 1_000_000;
+/// Served originals of all scopes that are kept for whoever asks for their trace. A repeat of one is a new
+/// original, so nothing else needs them, and at a thousand requests a second two minutes of them would
+/// be a hundred megabytes.
+pub const SERVED_MAX: usize = 10_000;
 /// Entries of one original's chain; later ones are counted but not kept.
 pub const CHAIN_MAX: usize = 24;
 /// Requests whose original can be found by their number; older ones are not found any more.
@@ -135,6 +139,20 @@ impl Original {
         self.key.scope
     }
 
+    /// Tells it from what else lies in its place before or after it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no place is used 2^32 times in two minutes"
+    )]
+    const fn mark(&self) -> u32 {
+        self.id as u32
+    }
+
+    /// Nothing lies here.
+    const fn is_gone(&self) -> bool {
+        self.id == u64::MAX
+    }
+
     /// Adds to the chain while there is room.
     pub fn log(&mut self, entry: ChainEntry) {
         if self.chain.len() < CHAIN_MAX {
@@ -151,6 +169,15 @@ impl Original {
     }
 }
 
+/// A look at what lies in a place, to come back to.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Mono,
+    place: u32,
+    /// [`Original::mark`] of what it was for.
+    mark: u32,
+}
+
 /// The originals of all scopes.
 #[derive(Debug, Default)]
 pub(super) struct Originals {
@@ -160,8 +187,11 @@ pub(super) struct Originals {
     /// The place that each of the latest requests asked for, by its number, the first of which this is.
     numbers: VecDeque<u32>,
     first_number: u64,
-    /// Every original once, with the time of the last look at it, earliest first.
-    looked_at: VecDeque<(Mono, u32)>,
+    /// Every original once, with the time of the last look at it, earliest first; and what is left of
+    /// those that have gone before their turn.
+    looked_at: VecDeque<Look>,
+    /// Served originals for which nothing runs, the first one served first.
+    served: VecDeque<(u32, u32)>,
 }
 
 impl Originals {
@@ -176,7 +206,7 @@ impl Originals {
     /// # Panics
     /// Never: fewer than 2^32 originals are remembered.
     pub fn arrive(&mut self, key: Key, id: u64, now: Mono) -> (Place, bool) {
-        if self.looked_at.len() > ORIGINALS_MAX {
+        if self.len() > ORIGINALS_MAX {
             self.forget(LOOKS_PER_ARRIVAL, now);
         }
         let known = self.place_of(key);
@@ -186,10 +216,31 @@ impl Originals {
         let mut new = known.is_none();
         if !new && !original.is_known(now) {
             *original = Original::new(key, id, now);
+            self.looked_at.push_back(Look { at: now, place, mark: original.mark() });
             new = true;
         }
         original.touched = now;
         (Place(place), new)
+    }
+
+    /// A request for the original has ended. One that is served and runs no more is kept among the latest
+    /// `most` of its kind.
+    pub fn rest(&mut self, place: Place, most: usize) {
+        let original = &self[place];
+        if !original.served || original.running > 0 {
+            return;
+        }
+        let mark = original.mark();
+        self.served.push_back((place.0, mark));
+        while self.served.len() > most
+            && let Some((place, mark)) = self.served.pop_front()
+        {
+            let original = &self.entries[place as usize];
+            let is_still_there = original.mark() == mark && !original.is_gone();
+            if is_still_there && original.served && original.running == 0 {
+                self.release(place);
+            }
+        }
     }
 
     /// The original with this number, or the one that the request with this number asked for, if
@@ -205,6 +256,15 @@ impl Originals {
     /// only where there are too many.
     pub fn tidy(&mut self, now: Mono) {
         self.forget(self.looked_at.len(), now);
+        if self.looked_at.len() > 2 * self.len() + SERVED_MAX {
+            let entries = &self.entries;
+            let lies = |look: &Look| {
+                let original = &entries[look.place as usize];
+                original.mark() == look.mark && !original.is_gone()
+            };
+            self.looked_at.retain(lies);
+            self.looked_at.shrink_to_fit();
+        }
         while let Some(place) = self.numbers.front()
             && self.entries[*place as usize].id > self.first_number
         {
@@ -214,10 +274,10 @@ impl Originals {
         if self.numbers.len() < self.numbers.capacity() / 4 {
             self.numbers.shrink_to_fit();
         }
-        if self.looked_at.is_empty() {
+        if self.len() == 0 {
             // Places are numbers elsewhere, so they can go only when those are gone.
             (self.entries, self.free, self.looked_at) = Default::default();
-            (self.numbers, self.first_number) = Default::default();
+            (self.numbers, self.first_number, self.served) = Default::default();
         }
     }
 
@@ -235,7 +295,8 @@ impl Originals {
             u32::try_from(self.entries.len() - 1).expect("fewer originals than 2^32")
         };
         self.by_key.insert(key.half(), place);
-        self.looked_at.push_back((now, place));
+        let mark = self.entries[place as usize].mark();
+        self.looked_at.push_back(Look { at: now, place, mark });
         place
     }
 
@@ -255,21 +316,34 @@ impl Originals {
         self.first_number += 1;
     }
 
+    /// Originals that are remembered.
+    fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     fn forget(&mut self, looks: usize, now: Mono) {
         for _ in 0..looks {
-            let crowded = self.looked_at.len() > ORIGINALS_MAX;
-            let due = |(at, _): &mut (Mono, u32)| crowded || *at + MEMORY < now;
-            let Some((_, place)) = self.looked_at.pop_front_if(due) else { return };
-            let original = &mut self.entries[place as usize];
-            if original.running > 0 || (original.is_recent(now) && !crowded) {
-                self.looked_at.push_back((now, place));
+            let crowded = self.len() > ORIGINALS_MAX;
+            let due = |look: &mut Look| crowded || look.at + MEMORY < now;
+            let Some(look) = self.looked_at.pop_front_if(due) else { return };
+            let original = &self.entries[look.place as usize];
+            if original.is_gone() || original.mark() != look.mark {
                 continue;
             }
-            self.by_key.remove(original.key.half(), place);
-            // No request has this number: nothing is found in a place that is free.
-            *original = Original::new(original.key, u64::MAX, now);
-            self.free.push(place);
+            if original.running > 0 || (original.is_recent(now) && !crowded) {
+                self.looked_at.push_back(Look { at: now, ..look });
+                continue;
+            }
+            self.release(look.place);
         }
+    }
+
+    fn release(&mut self, place: u32) {
+        let original = &mut self.entries[place as usize];
+        self.by_key.remove(original.key.half(), place);
+        // No request has this number: nothing is found in a place that is free.
+        *original = Original::new(original.key, u64::MAX, original.touched);
+        self.free.push(place);
     }
 }
 

@@ -413,7 +413,7 @@ async fn original(
     let found = admin.shell.read(|gate, now| trace(gate, id, now));
     Ok(found.map_or_else(
         || {
-            let message = "no such original, or it is forgotten (two minutes after its last event)";
+            let message = "no such original, or it is forgotten (two minutes after its last event; of those served, the latest 10,000 are kept)";
             (
                 StatusCode::NOT_FOUND,
                 Json(json!({"error": {"code": "unknown_original", "message": message}})),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Finish, Gate, Phase, chain};
 use crate::admission::counters::Stage;
 use crate::admission::events::{Effect, RequestId, ScopeId};
-use crate::admission::identity::ChainEntry;
+use crate::admission::identity::{ChainEntry, SERVED_MAX};
 use crate::admission::queue::Lane;
 use crate::admission::refusal::{Reason, Refusal};
 use crate::admission::settings::RetryOwner;
@@ -123,5 +123,6 @@ impl Gate {
         if how == Finish::Served {
             scope.counters.admitted_latency.observe(took);
         }
+        self.originals.rest(request.original, SERVED_MAX);
     }
 }

@@ -199,6 +199,36 @@ fn a_crowd_is_worked_off_and_its_places_are_used_again() {
 }
 
 #[test]
+fn of_those_that_are_served_only_the_latest_are_kept() {
+    let mut bench = Bench::default();
+    let serve = |bench: &mut Bench, n: Identity, second: f64| {
+        let (place, _) = bench.originals.arrive(key(n), bench.requests + 1, at(second));
+        bench.requests += 1;
+        bench.originals[place].served = true;
+        bench.originals.rest(place, 10);
+        bench.requests
+    };
+    bench.arrive(1_000_000, at(0.0));
+    let first = serve(&mut bench, 7, 0.1);
+    // Served again it is another one, and what was kept of the first makes no difference.
+    let again = serve(&mut bench, 7, 0.2);
+    assert!(bench.originals.by_id(first).is_none() && bench.originals.by_id(again).is_some());
+    let mut last = 0;
+    for n in 0..50_000 {
+        last = serve(&mut bench, 10 + n, 1.0);
+    }
+    assert!(bench.originals.entries.len() <= 13, "{}", bench.originals.entries.len());
+    assert!(bench.originals.by_id(again).is_none() && bench.originals.by_id(last).is_some());
+    assert!(!bench.is_new(1_000_000, at(2.0)), "one that is not served is remembered");
+    bench.originals.tidy(at(3.0));
+    assert!(bench.originals.looked_at.len() < 20, "{}", bench.originals.looked_at.len());
+    assert!(!bench.is_new(1_000_000, at(4.0)));
+    bench.originals.tidy(at(125.0));
+    bench.originals.tidy(at(250.0));
+    assert_eq!(bench.originals.len(), 0, "silence forgets them all the same");
+}
+
+#[test]
 fn at_the_bound_the_oldest_go_first_and_those_that_run_stay() {
     let mut bench = Bench::default();
     for n in 0..=ORIGINALS_MAX as u128 {
@@ -210,6 +240,15 @@ fn at_the_bound_the_oldest_go_first_and_those_that_run_stay() {
     assert!(bench.get(0).is_some(), "it runs");
     assert!(bench.get(1).is_none(), "the oldest that does not");
     assert!(bench.get(2).is_some());
+}
+
+/// Looks at originals that still lie where they are looked for.
+fn looks(originals: &Originals) -> usize {
+    let lies = |look: &&Look| {
+        let original = &originals.entries[look.place as usize];
+        !original.is_gone() && original.mark() == look.mark
+    };
+    originals.looked_at.iter().filter(lies).count()
 }
 
 fn entry(second: f64) -> ChainEntry {
@@ -296,13 +335,13 @@ proptest! {
                 Step::Tidy => bench.originals.tidy(now),
             }
             let originals = &bench.originals;
-            prop_assert_eq!(originals.looked_at.len() + originals.free.len(), originals.entries.len());
+            prop_assert_eq!(looks(originals), originals.len(), "every one is looked at again once");
         }
         let end = at(f64::from(tenths) / 10.0);
         for _ in 0..2 {
             bench.originals.tidy(end + MEMORY * 3);
         }
         let running = model.values().filter(|original| original.running > 0).count();
-        prop_assert_eq!(bench.originals.looked_at.len(), running);
+        prop_assert_eq!((looks(&bench.originals), bench.originals.len()), (running, running));
     }
 }

@@ -160,6 +160,73 @@ fn an_original_that_is_not_served_is_a_line_in_the_log_with_neither_prompt_nor_k
 }
 
 #[test]
+fn a_changed_file_is_taken_over_at_sighup_and_a_wrong_one_is_not() {
+    let home = tempfile::tempdir().expect("a folder");
+    let gateway =
+        Running::start(home.path(), "body_max = 10\nadmin_token_env = 'WEIR_TEST_TOKEN'", &[]);
+    let file = home.path().join("weir.toml");
+    let metrics = || http(gateway.ready["admin"].as_str().expect("an address"), "GET /metrics", "");
+    let hang_up = || {
+        let process = rustix::process::Pid::from_child(&gateway.child);
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("it runs");
+    };
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "never: {what}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    let data = gateway.ready["data"].as_str().expect("an address");
+    let status = || http(data, "POST /v1/embeddings", r#"{"model":"m","input":"longer"}"#);
+    assert!(status().starts_with("HTTP/1.1 413"), "{}", status());
+    let limit = |n: &str| {
+        let page = metrics();
+        page.lines().any(|line| line.starts_with("weir_quota_limit") && line.ends_with(n))
+    };
+    assert!(limit(" 1000"), "{}", metrics());
+
+    let raised =
+        CONFIG.replace("tpm = 1000", "tpm = 5000").replace("127.0.0.1:9'", "127.0.0.1:10'");
+    let rest = "admin_token_env = 'WEIR_TEST_TOKEN'\n[gateway.flags]\n'queue.max_depth' = 77";
+    std::fs::write(&file, format!("{raised}{rest}")).expect("it can be written to");
+    hang_up();
+    until("the new quota", &|| limit(" 5000"));
+    until("the new body_max", &|| status().starts_with("HTTP/1.1 502"));
+    let base = |line: &str| line.contains("\"queue.max_depth\"") && line.contains("\"77\"");
+    assert!(metrics().lines().any(base), "{}", metrics());
+
+    // Neither nonsense nor other scopes: what runs goes on.
+    for (wrong, words) in [
+        (format!("{CONFIG}body_max = 'x'"), "weir.toml:9:12"),
+        (CONFIG.replace("acct-1", "acct-2"), "restart the gateway to add, remove, rename"),
+    ] {
+        std::fs::write(&file, wrong).expect("it can be written to");
+        hang_up();
+        // It is told in the log, which is read at the end; a request shows that it still serves.
+        assert!(status().starts_with("HTTP/1.1 502"), "{words}");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    assert!(limit(" 5000"));
+    let log = gateway.log();
+    for words in ["stays=\"gateway.upstream\"", "weir.toml:9:12", "restart the gateway to add"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+}
+
+/// One request over a connection of its own, and all that is said to it.
+fn http(address: &str, line: &str, body: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+    let length = body.len();
+    let head =
+        format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}");
+    write!(stream, "{head}\r\n\r\n{body}").expect("it reads");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("UTF-8");
+    said
+}
+
+#[test]
 fn two_gateways_of_one_name_do_not_share_their_files() {
     let home = tempfile::tempdir().expect("a folder");
     let first = Running::start(home.path(), "", &[]);

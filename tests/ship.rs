@@ -11,10 +11,13 @@ use serde_json::Value;
 const RULES: &str = include_str!("../assets/prometheus/weir.rules.yml");
 const DASHBOARD: &str = include_str!("../assets/grafana/weir.json");
 /// Where the gateway's metrics are written.
-const WRITTEN: [&str; 3] = [
+const WRITTEN: [&str; 6] = [
     include_str!("../src/gateway/metrics.rs"),
     include_str!("../src/gateway/metrics/deferred.rs"),
+    include_str!("../src/gateway/metrics/quota.rs"),
+    include_str!("../src/gateway/metrics/recent.rs"),
     include_str!("../src/gateway/metrics/store.rs"),
+    include_str!("../src/gateway/metrics/wire.rs"),
 ];
 /// What Prometheus makes of a histogram's name.
 const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];

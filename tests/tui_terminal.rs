@@ -347,7 +347,7 @@ fn what_is_pasted_is_text_where_text_is_typed_and_nothing_elsewhere() {
     terminal.press("n");
     terminal.wait_for("note for journal and timeline");
     terminal.press("\x1b[200~rm -rf q\r\x1b:q?\x1b[201~");
-    terminal.wait_for("rm -rf q:q?");
+    terminal.wait_for("rm -rf q :q?");
     terminal.press("!\x1b");
     wait_until("closed", || {
         !terminal.screen(|screen| screen.contents().contains("note for journal"))

@@ -1,6 +1,6 @@
 //! `weir gateway`: the admission service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use color_eyre::eyre::{Report, Result};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::gateway_state::State;
 use super::{config, lifetime, out};
-use crate::gateway::{Gateway, StartError};
+use crate::gateway::{Gateway, Reloader, StartError};
 
 /// Runs the admission service.
 #[derive(Debug, clap::Args)]
@@ -83,6 +83,35 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     }
     out::ready(&ready.to_string())?;
     let grace = gateway.transport.drain();
+    let reloader = started.reloader();
+    let (path, state_file) = (args.config.clone(), gateway.state_file.clone());
+    let reloads = tokio::spawn(lifetime::at_each_hangup(move || {
+        if let Err(error) = reload(&reloader, &path, state_file.as_ref()) {
+            tracing::error!("the configuration stays as it was: {error}");
+        }
+    }));
     started.run(lifetime::end(args.exit_on_stdin_eof), grace).await;
+    reloads.abort();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the file again and takes over what can be; says what needs a restart.
+fn reload(reloader: &Reloader, path: &Path, state_file: Option<&PathBuf>) -> Result<()> {
+    let file = config::load(path)?;
+    let Some(gateway) = &file.toml.gateway else {
+        let remedy = "put [gateway] back, or stop the gateway";
+        return Err(file.wrong("gateway", "there is no such table", remedy));
+    };
+    let mut gateway = gateway.clone();
+    if gateway.state_file.is_none() {
+        gateway.state_file = state_file.cloned();
+    }
+    let stays = reloader.take(&gateway, &file.toml.scopes).map_err(|error| file.refused(&error))?;
+    if stays.is_empty() {
+        tracing::warn!(file = %path.display(), "the configuration was read again and is in force");
+    } else {
+        let stays = stays.join(", ");
+        tracing::warn!(stays, "the configuration was read again; what stays needs a restart");
+    }
+    Ok(())
 }

@@ -1,4 +1,5 @@
-//! When a serving command ends: on SIGINT or SIGTERM, and with its parent where it is asked to.
+//! When a serving command ends: on SIGINT or SIGTERM, and with its parent where it is asked to; and when it
+//! reads its configuration again: on SIGHUP.
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -10,6 +11,14 @@ pub async fn end(with_stdin: bool) {
         () = stdin_eof(with_stdin) => {}
         () = caught(SignalKind::terminate()) => {}
         () = caught(SignalKind::interrupt()) => {}
+    }
+}
+
+/// Calls `then` at each SIGHUP, for ever.
+pub async fn at_each_hangup(mut then: impl FnMut()) {
+    loop {
+        caught(SignalKind::hangup()).await;
+        then();
     }
 }
 

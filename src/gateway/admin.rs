@@ -4,6 +4,7 @@
 //! `/metrics`, `/healthz` and `/readyz` are open; everything else asks for a bearer token whose role
 //! allows it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use super::shell::Shell;
 use super::tally::Tally;
 use super::upstream::Upstream;
 use super::wire::Wire;
-use crate::admission::{ChainEntry, Gate};
+use crate::admission::{ChainEntry, Gate, Settings};
 use crate::flag::wire::{
     APPLY_PATH, ApplyBody, BREAK_GLASS_HEADER, EVENTS_PATH, ErrorBody, ErrorCode, EventsBody,
     FLAGS_PATH, FlagBody, NOTES_PATH, NoteBody, PLAN_PATH, SNAPSHOT_PATH, SnapshotsBody, etag,
@@ -65,7 +66,7 @@ pub struct Admin {
     /// Start of the process, Unix time in seconds.
     pub process_start_s: f64,
     /// Fingerprint of the configuration.
-    pub config_revision: u64,
+    pub config_revision: AtomicU64,
     /// The instance's own view of the catalogue.
     pub own: Mutex<OnePage>,
     /// For how long nothing has been repeated.
@@ -117,7 +118,7 @@ impl Admin {
             process_start_s: self.process_start_s,
             upstream_open: self.upstream.open(),
             flags_revision: revision.0,
-            config_revision: Some(self.config_revision),
+            config_revision: Some(self.config_revision.load(Ordering::Relaxed)),
             overridden: &overridden,
             loop_lag: Some(self.health.loop_lag()),
             store: Some(&store),
@@ -179,6 +180,17 @@ impl Admin {
         if let Err(error) = written {
             tracing::error!(%error, path = %path.display(), "overrides could not be kept");
         }
+    }
+
+    /// Takes other base values of flags; returns the settings with the overrides that there are.
+    pub(super) fn rebase(&self, base: Settings) -> Settings {
+        let settings = {
+            let mut flags = self.flags();
+            flags.rebase(base);
+            flags.settings()
+        };
+        self.keep();
+        settings
     }
 
     /// Writes a note into the history.

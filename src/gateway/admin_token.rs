@@ -291,7 +291,8 @@ fn spend(allowance: &Mutex<Allowance>, per_s: f64, now: Mono) -> Result<(), Dura
     left.at = now;
     left.spent_s = spent;
     let wait = spent + 1.0 / per_s - BURST_S;
-    if wait > 0.0 {
+    // Sums of tenths are a little off.
+    if wait > 1e-9 {
         return Err(Duration::from_secs_f64(wait));
     }
     left.spent_s = spent + 1.0 / per_s;

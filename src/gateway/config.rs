@@ -61,6 +61,10 @@ pub struct GatewayConfig {
     /// Largest request body in bytes.
     #[serde(default = "default_body_max")]
     pub body_max: usize,
+    /// Answer 402 in place of 429 where the account's quota is spent for good: at 402 every client stops,
+    /// at 429 most try again.
+    #[serde(default)]
+    pub payment_required: bool,
     /// TLS of the data plane; without it the gateway speaks in the clear.
     pub tls: Option<TlsConfig>,
     /// Limits and patience of the sockets.

@@ -10,18 +10,17 @@ use super::deferred::DeferredLane;
 use super::page::Page;
 use super::wire::Wire;
 use crate::admission::{
-    BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Metered, Mode, Scope, Settings,
+    BreakerState, Calls, Ending, FLAGS, Gate, Histogram, Lane, Mode, Scope, Settings,
     StoreCounters, TenantCounters,
 };
 use crate::dialect::Since;
 use crate::signal::Mono;
 
 mod deferred;
+mod quota;
+mod recent;
 mod store;
 mod wire;
-
-/// Windows of the exact recent counts, in seconds.
-const RECENT_WINDOWS_S: [u64; 2] = [10, 60];
 
 type LaneCount = fn(&Scope, Lane) -> u64;
 type TenantCount = fn(&TenantCounters) -> f64;
@@ -72,7 +71,7 @@ pub fn render(gate: &Gate, facts: &Facts<'_>, now: Mono) -> String {
     let scopes = gate.scopes();
     work(&mut page, scopes);
     attempts(&mut page, scopes, now);
-    quota(&mut page, scopes, now);
+    quota::write(&mut page, scopes, now);
     said(&mut page, scopes, now);
     waiting(&mut page, scopes, gate.settings(), facts, now);
     guards(&mut page, scopes, gate.settings(), now);
@@ -237,126 +236,7 @@ fn attempts(page: &mut Page, scopes: &[Scope], now: Mono) {
         page.sample("weir_retry_after_seconds_sum", &labels, scope.counters().hints_sum_s);
         page.count("weir_retry_after_seconds_count", &labels, scope.counters().hints);
     }
-    recent(page, scopes, now);
-}
-
-fn recent(page: &mut Page, scopes: &[Scope], now: Mono) {
-    let families = [
-        ("weir_recent_attempts", "Attempts in the window, exactly."),
-        ("weir_recent_originals_attempted", "Originals with an attempt in the window, exactly."),
-    ];
-    for (place, (name, help)) in families.into_iter().enumerate() {
-        page.family(name, "gauge", help);
-        for scope in scopes {
-            for window in RECENT_WINDOWS_S {
-                let (attempts, originals) =
-                    scope.attempted().since(now - Duration::from_secs(window));
-                let labels = [("scope", &**scope.name()), ("window", &*window.to_string())];
-                page.count(name, &labels, if place == 0 { attempts } else { originals });
-            }
-        }
-    }
-    // Per second, so that scopes whose windows differ can be added up.
-    let families = [
-        ("weir_spanned_attempts_per_second", "Attempts in the span, per second of it."),
-        (
-            "weir_spanned_originals_per_second",
-            "Originals with an attempt in the span, per second of it.",
-        ),
-        (
-            "weir_attempt_span_seconds",
-            "Window that holds the attempts of one original together: 10 s, longer while repeats are slow.",
-        ),
-    ];
-    for (place, (name, help)) in families.into_iter().enumerate() {
-        page.family(name, "gauge", help);
-        for scope in scopes {
-            let span = scope.attempted().span(now);
-            let (attempts, originals) = scope.attempted().since(now - span);
-            let span = span.as_secs_f64();
-            #[expect(clippy::cast_precision_loss, reason = "counts of two minutes")]
-            let value = [attempts as f64 / span, originals as f64 / span, span][place];
-            page.sample(name, &[("scope", &**scope.name())], value);
-        }
-    }
-}
-
-fn quota(page: &mut Page, scopes: &[Scope], now: Mono) {
-    let mut limit = Vec::new();
-    let mut remaining = Vec::new();
-    let mut age = Vec::new();
-    let mut reset = Vec::new();
-    for scope in scopes {
-        for (meter, dated) in scope.readings() {
-            let labels = (&**scope.name(), meter.word(), "provider");
-            limit.extend(dated.reading.limit.map(|value| (labels, value)));
-            remaining.extend(dated.reading.remaining.map(|value| (labels, value)));
-            age.push((labels, now.saturating_since(dated.at).as_secs_f64()));
-            reset.extend(dated.reading.reset.map(|value| (labels, value.as_secs_f64())));
-        }
-        let whole = |meter: &&Metered| meter.limit().window >= std::time::Duration::from_mins(1);
-        for meter in scope.budget().meters().iter().filter(whole) {
-            let labels = (&**scope.name(), meter.limit().meter.word(), "own");
-            limit.push((labels, meter.quota()));
-            if let Some((left, seconds)) = scope.own_left(meter, now) {
-                remaining.push((labels, left));
-                age.push((labels, seconds));
-            }
-        }
-    }
-    page.family(
-        "weir_quota_drift_ratio",
-        "gauge",
-        "Own count of what is left minus the provider's, over the limit, at the last reading.",
-    );
-    // One of several instances cannot tell others' use from drift.
-    for scope in scopes.iter().filter(|scope| scope.keeping().is_none()) {
-        for meter in scope.budget().meters() {
-            let labels = [("scope", &**scope.name()), ("meter", meter.limit().meter.word())];
-            if let Some(drift) = meter.drift() {
-                page.sample("weir_quota_drift_ratio", &labels, drift);
-            }
-        }
-    }
-    page.family(
-        "weir_estimate_error_ratio",
-        "gauge",
-        "Distance of reservations from charges of late, over the charge.",
-    );
-    for scope in scopes {
-        if let Some(error) = scope.estimate_error() {
-            page.sample("weir_estimate_error_ratio", &[("scope", &**scope.name())], error);
-        }
-    }
-    for (name, help, rows) in [
-        (
-            "weir_quota_limit",
-            "Limit of a meter in its window: a minute, for those per day a day.",
-            limit,
-        ),
-        ("weir_quota_remaining", "What is left of a meter.", remaining),
-        ("weir_quota_reading_age_seconds", "Age of the reading.", age),
-        ("weir_quota_reset_seconds", "Time until the meter is full, when it was read.", reset),
-    ] {
-        page.family(name, "gauge", help);
-        for ((scope, meter, source), value) in rows {
-            page.sample(name, &[("scope", scope), ("meter", meter), ("source", source)], value);
-        }
-    }
-    for (name, help, read) in [
-        (
-            "weir_tokens_estimated_total",
-            "First guesses of let-through requests.",
-            (|scope| scope.counters().tokens_estimated) as fn(&Scope) -> f64,
-        ),
-        ("weir_tokens_reserved_total", "Tokens reserved.", |s| s.counters().tokens_reserved),
-        ("weir_tokens_actual_total", "Tokens billed.", |s| s.counters().tokens_actual),
-    ] {
-        page.family(name, "counter", help);
-        for scope in scopes {
-            page.sample(name, &[("scope", &**scope.name())], read(scope));
-        }
-    }
+    recent::write(page, scopes, now);
 }
 
 /// The provider's words beside its meters. Nothing said is no series.

@@ -23,6 +23,7 @@ mod overrides;
 mod page;
 mod proxy;
 mod relay;
+mod reload;
 mod secrets;
 mod server;
 mod shell;
@@ -40,5 +41,6 @@ pub use config::{
 pub use deferred::{DeferredConfig, DeferredLane};
 pub use metrics::{Facts, render};
 pub use overrides::{Expiry, Known, Overrides};
+pub use reload::Reloader;
 pub use server::{Gateway, StartError};
 pub use tally::Tally;

@@ -86,6 +86,15 @@ impl Overrides {
         Self { instance: instance.into(), base, kept: Kept::default() }
     }
 
+    /// Takes other base values. The revision moves when any differs: who has read the table must read it
+    /// again.
+    pub fn rebase(&mut self, base: Settings) {
+        if self.base != base {
+            self.base = base;
+            self.kept.revision += 1;
+        }
+    }
+
     /// Takes up what an earlier run has kept. Overrides that no longer fit their flag are dropped
     /// and returned.
     ///

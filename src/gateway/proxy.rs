@@ -7,12 +7,16 @@ mod body;
 mod caller;
 mod deferred;
 mod request;
+mod terms;
+mod unserved;
 
-use std::collections::BTreeMap;
+pub use terms::Terms;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -24,17 +28,19 @@ use answer::{
     passed_on, read_error, refuse,
 };
 use body::Unreadable;
-use caller::{Caller, Callers, key_headers};
+use caller::{Caller, key_headers};
 use request::{Peek, identity, repeatable, retry_mark, text};
 
-use super::config::{GatewayConfig, KeyConfig, ScopeEntry, UpstreamKind};
+use super::config::{GatewayConfig, UpstreamKind};
 use super::deferred::DeferredLane;
 use super::faults::Faults;
 use super::relay::{Asked, Relayed};
 use super::shell::{Shell, Ticket};
 use super::upstream::{Upstream, UpstreamError};
-use crate::admission::{AttemptId, Demand, Effect, Ending, Lane, Offer, ScopeId, guess_tokens};
-use crate::dialect::{self, Provider};
+use crate::admission::{
+    AttemptId, Demand, Effect, Ending, Lane, Offer, Reason, ScopeId, guess_tokens,
+};
+use crate::dialect;
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, section 7.6.1), and those
 /// that the gateway writes itself.
@@ -66,21 +72,11 @@ pub type ProxyBody = Either<Full<Bytes>, Relayed>;
 pub struct Proxy {
     shell: Arc<Shell>,
     upstream: Arc<Upstream>,
-    /// What stands in for the callers' own key.
-    upstream_key: Option<(HeaderName, HeaderValue)>,
+    /// What can change while it runs.
+    terms: ArcSwap<Terms>,
     kind: UpstreamKind,
-    attempt_timeout: Duration,
-    default_deadline: Duration,
     /// How long the provider may be silent in the middle of an answer.
     silence_max: Duration,
-    body_max: usize,
-    by_model: BTreeMap<String, ScopeId>,
-    other_models: Option<ScopeId>,
-    /// Scopes by name, for APIs whose requests name no model.
-    by_name: BTreeMap<String, ScopeId>,
-    /// Whose dialect answers are read in, by scope.
-    dialects: Vec<Provider>,
-    callers: Callers,
     /// Where requests wait that are done later.
     lane: Option<Arc<DeferredLane>>,
     /// What is wrong on purpose.
@@ -91,45 +87,29 @@ pub struct Proxy {
 type Outgoing<'a> = (&'a http::request::Parts, Bytes);
 
 impl Proxy {
-    /// A proxy for a checked configuration. `keys` are the values of the configured callers' keys.
+    /// A proxy for a checked configuration.
     #[must_use]
     pub fn new(
         config: &GatewayConfig,
-        scopes: &[ScopeEntry],
-        keys: &[(KeyConfig, String)],
-        upstream_key: Option<(HeaderName, HeaderValue)>,
+        terms: Terms,
         shell: Arc<Shell>,
         upstream: Arc<Upstream>,
         faults: Faults,
     ) -> Self {
-        let mut by_model = BTreeMap::new();
-        let mut other_models = None;
-        for (place, scope) in scopes.iter().enumerate() {
-            if scope.models.is_empty() {
-                other_models = Some(ScopeId(place));
-            }
-            by_model.extend(scope.models.iter().map(|model| (model.clone(), ScopeId(place))));
-        }
-        let named = |(place, scope): (usize, &ScopeEntry)| (scope.name.clone(), ScopeId(place));
-        let by_name = scopes.iter().enumerate().map(named).collect();
-        let dialect = |scope: &ScopeEntry| scope.dialect().unwrap_or(Provider::GENERIC);
         Self {
             shell,
             upstream,
-            upstream_key,
+            terms: ArcSwap::from_pointee(terms),
             kind: config.upstream.kind,
-            attempt_timeout: config.attempt_timeout(),
-            default_deadline: config.default_deadline(),
             silence_max: config.transport.stream_idle_timeout(),
-            body_max: config.body_max,
-            by_model,
-            other_models,
-            dialects: scopes.iter().map(dialect).collect(),
-            callers: Callers::new(keys),
-            by_name,
             lane: None,
             faults,
         }
+    }
+
+    /// From now on requests are read by these terms.
+    pub fn take(&self, terms: Terms) {
+        self.terms.store(Arc::new(terms));
     }
 
     /// The same with a lane for what is done later.
@@ -187,33 +167,10 @@ impl Proxy {
         Ok(response)
     }
 
-    /// One line for an original that was refused or failed: who, where and why, and nothing of what was
-    /// asked, answered or used as a key.
-    fn write_down(&self, request: u64, offer: &Offer, response: &Response<ProxyBody>) {
-        if !tracing::enabled!(target: "weir::original", tracing::Level::INFO) {
-            return;
-        }
-        let scope = offer.scope;
-        let scope = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
-        let said = |name| text(response.headers(), name);
-        tracing::info!(
-            target: "weir::original",
-            request,
-            scope = &*scope,
-            lane = offer.lane.word(),
-            tenant = &*offer.tenant,
-            status = response.status().as_u16(),
-            decision = said("x-weir-decision"),
-            attempts = said("x-weir-attempts"),
-            queue_ms = said("x-weir-queue-ms"),
-            retry_after_s = said("retry-after"),
-            "not served"
-        );
-    }
-
     /// The body, and what the gate needs to know of it.
     async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<(Bytes, Peek), Unreadable> {
-        let body = body::read(headers, body, self.body_max, self.time_allowed(headers)).await?;
+        let most = self.terms.load().body_max;
+        let body = body::read(headers, body, most, self.time_allowed(headers)).await?;
         if self.kind == UpstreamKind::Http || body.is_empty() {
             return Ok((body, Peek::default()));
         }
@@ -229,12 +186,13 @@ impl Proxy {
 
     /// The quota scope that a request is counted on, or why there is none.
     fn scope(&self, headers: &HeaderMap, peek: &Peek, is_empty: bool) -> Result<ScopeId, String> {
+        let terms = self.terms.load();
         if self.kind == UpstreamKind::Http {
             let named = text(headers, "x-weir-scope");
             let found = match named {
-                Some(name) => self.by_name.get(name).copied(),
-                None if self.by_name.len() == 1 => Some(ScopeId(0)),
-                None => self.other_models,
+                Some(name) => terms.by_name.get(name).copied(),
+                None if terms.by_name.len() == 1 => Some(ScopeId(0)),
+                None => terms.other_models,
             };
             return found.ok_or_else(|| match named {
                 Some(name) => format!("there is no quota scope `{name}`; add it as a [[scope]]"),
@@ -244,9 +202,9 @@ impl Proxy {
             });
         }
         let model = peek.model.as_str();
-        let found = model.and_then(|model| self.by_model.get(model).copied());
+        let found = model.and_then(|model| terms.by_model.get(model).copied());
         // A question without a body (GET /v1/models) names no model and uses no tokens.
-        let found = found.or(self.other_models).or_else(|| is_empty.then_some(ScopeId(0)));
+        let found = found.or(terms.other_models).or_else(|| is_empty.then_some(ScopeId(0)));
         found.ok_or_else(|| {
             let model = model.unwrap_or("(none)");
             format!(
@@ -275,7 +233,7 @@ impl Proxy {
         scope: ScopeId,
     ) -> Offer {
         let headers = &parts.headers;
-        let Caller { tenant, trusted, weight } = self.callers.of(headers);
+        let Caller { tenant, trusted, weight } = self.terms.load().callers.of(headers);
         let named = text(headers, "x-weir-tenant").filter(|_| trusted);
         let lane = text(headers, "x-weir-lane");
         Offer {
@@ -314,7 +272,7 @@ impl Proxy {
             .or_else(|| number("x-stainless-read-timeout"))
             .filter(|seconds| *seconds > 0.0)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .unwrap_or(self.default_deadline)
+            .unwrap_or_else(|| self.terms.load().default_deadline)
     }
 
     async fn carry_out(
@@ -337,7 +295,8 @@ impl Proxy {
                     );
                 }
                 Some(Effect::Deliver { forbid_retry, attempts, queued, .. }) => {
-                    let held = held.take().unwrap_or(Held::Fault(Fault::UNKNOWN));
+                    let mut held = held.take().unwrap_or(Held::Fault(Fault::UNKNOWN));
+                    self.ask_for_payment(&mut held, offer.scope);
                     let mut response = self.answered(ticket, held, asked, shape);
                     annotate(response.headers_mut(), number, forbid_retry, attempts, queued);
                     return response;
@@ -352,7 +311,11 @@ impl Proxy {
                     let scope = offer.scope;
                     let name = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
                     ticket.end(None);
-                    return refuse(shape, &name, &refusal, sent);
+                    let mut response = refuse(shape, &name, &refusal, sent);
+                    if self.terms.load().payment_required && refusal.reason == Reason::AccountDead {
+                        *response.status_mut() = StatusCode::PAYMENT_REQUIRED;
+                    }
+                    return response;
                 }
                 None => {
                     return error(
@@ -374,16 +337,17 @@ impl Proxy {
         asked: Option<&Asked>,
         request: Outgoing<'_>,
     ) -> Held {
-        let left = offer.deadline.map_or(self.attempt_timeout, |deadline| {
-            deadline.saturating_since(self.shell.now()).min(self.attempt_timeout)
-        });
+        let most = self.terms.load().attempt_timeout;
+        let left = offer
+            .deadline
+            .map_or(most, |deadline| deadline.saturating_since(self.shell.now()).min(most));
         let exchange = self.exchange((attempt, left), (offer.scope, asked), request);
         let (ending, fault) = match tokio::time::timeout(left, exchange).await {
             Ok(Ok(held)) => return held,
             Ok(Err(error)) => (Ending::Transport, Fault::of(&error)),
             Err(_) => {
                 let why = format!("no answer of the provider within {:.1} s", left.as_secs_f64());
-                let is_callers = left < self.attempt_timeout;
+                let is_callers = left < most;
                 let ending = if is_callers { Ending::Deadline } else { Ending::Timeout };
                 (ending, Fault::late(why))
             }
@@ -412,7 +376,7 @@ impl Proxy {
         let (Held::Stream(head, read, _) | Held::Whole(head, read)) = &answer else {
             return Ok(answer);
         };
-        let provider = self.dialects.get(scope.0).copied().unwrap_or(Provider::GENERIC);
+        let provider = self.terms.load().dialect(scope);
         // Of a good answer's body nothing is read but what says that it is none.
         let body =
             if (200..300).contains(&status) && !may_hold_error(read) { &[] } else { &**read };
@@ -491,7 +455,7 @@ impl Proxy {
         if parts.method != Method::GET || length > 0 {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        if let Some((name, key)) = &self.upstream_key {
+        if let Some((name, key)) = &self.terms.load().upstream_key {
             // The callers' own keys are for the gateway.
             for name in key_headers() {
                 headers.remove(name);

@@ -2,6 +2,7 @@
 //! on a thread and runtime of its own.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,14 +23,15 @@ use super::health::Health;
 use super::keeping;
 use super::lines::Lines;
 use super::overrides::Overrides;
-use super::proxy::Proxy;
+use super::proxy::{Proxy, Terms};
+use super::reload::Reloader;
 use super::secrets;
 use super::shell::Shell;
 use super::store::{DECISION_LIMIT, FaultyKeeper, Keeper, MemoryKeeper, RedisKeeper};
 use super::tls::Shown;
 use super::upstream::Upstream;
 use super::wire::Wire;
-use crate::admission::Gate;
+use crate::admission::{Gate, ScopeConfig};
 use crate::dialect::Provider;
 use crate::ingest::{Adapter, OnePage, SourceRules};
 use crate::signal::Mono;
@@ -79,6 +81,8 @@ pub struct Gateway {
     notice: Duration,
     shell: Arc<Shell>,
     health: Arc<Health>,
+    admin: Arc<Admin>,
+    begun_with: GatewayConfig,
     /// The admin plane ends with the gateway.
     _admin: DropGuard,
 }
@@ -90,28 +94,13 @@ impl Gateway {
     /// [`StartError`] says what is wrong and what to do.
     pub async fn start(config: &GatewayConfig, scopes: &[ScopeEntry]) -> Result<Self, StartError> {
         config.check()?;
-        let mut gate_scopes = config::scopes(scopes)?;
-        if let Some(store) = &config.store {
-            for scope in &mut gate_scopes {
-                scope.policy.lease = Duration::from_secs_f64(store.lease_s);
-                scope.policy.instances = store.instances;
-            }
-        }
+        let gate_scopes = gate_scopes(config, scopes)?;
         let mut flags = Overrides::new(config.instance.clone(), config.base_settings()?);
         restore(&mut flags, config)?;
         let tokens = Tokens::of(config)?;
         let token = tokens.first().to_owned();
         let upstream_key = upstream_key(config, scopes)?;
-        let keys = config
-            .keys
-            .iter()
-            .enumerate()
-            .map(|(index, key)| {
-                let place = format!("gateway.key[{index}].key_env");
-                Ok((key.clone(), secrets::from_environment(&place, &key.key_env)?))
-            })
-            .collect::<Result<Vec<(KeyConfig, String)>, ConfigError>>()?;
-
+        let terms = Terms::new(config, scopes, &callers_keys(config)?, upstream_key);
         let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
         let gate = Gate::new(gate_scopes, flags.settings(), seed, Mono::START);
         let health = Arc::new(Health::default());
@@ -126,9 +115,7 @@ impl Gateway {
         let tls = shown.as_ref().map(Shown::server).transpose()?;
         let proxy = Proxy::new(
             config,
-            scopes,
-            &keys,
-            upstream_key,
+            terms,
             Arc::clone(&shell),
             Arc::clone(&upstream),
             Faults::new(config.faults.clone(), seed),
@@ -149,14 +136,15 @@ impl Gateway {
             health: Arc::clone(&health),
             faults: words,
             process_start_s: unix_now(),
-            config_revision: config.revision(scopes),
+            config_revision: AtomicU64::new(config.revision(scopes)),
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
             calm: Mutex::default(),
             judge: Mutex::default(),
             foretelling: Arc::default(),
         };
         let end = CancellationToken::new();
-        let admin_address = spawn_admin(admin, config.admin_listen, end.clone())?;
+        let admin = Arc::new(admin);
+        let admin_address = spawn_admin(Arc::clone(&admin), config.admin_listen, end.clone())?;
         let data_address = data
             .local_addr()
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
@@ -176,6 +164,8 @@ impl Gateway {
             notice: config.transport.notice(data_address.ip()),
             shell,
             health,
+            admin,
+            begun_with: config.clone(),
             _admin: end.drop_guard(),
         })
     }
@@ -196,6 +186,17 @@ impl Gateway {
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
+    }
+
+    /// What takes over a changed configuration while it runs.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        Reloader {
+            begun_with: self.begun_with.clone(),
+            proxy: Arc::clone(&self.proxy),
+            admin: Arc::clone(&self.admin),
+            shell: Arc::clone(&self.shell),
+        }
     }
 
     /// Serves until `stop` resolves, then leaves: `/readyz` says so at once, and for the configured
@@ -261,8 +262,34 @@ impl Gateway {
     }
 }
 
+/// The gate's scopes of a configuration.
+pub(super) fn gate_scopes(
+    config: &GatewayConfig,
+    scopes: &[ScopeEntry],
+) -> Result<Vec<ScopeConfig>, ConfigError> {
+    let mut gate_scopes = config::scopes(scopes)?;
+    if let Some(store) = &config.store {
+        for scope in &mut gate_scopes {
+            scope.policy.lease = Duration::from_secs_f64(store.lease_s);
+            scope.policy.instances = store.instances;
+        }
+    }
+    Ok(gate_scopes)
+}
+
+/// The configured callers with the values of their keys.
+pub(super) fn callers_keys(
+    config: &GatewayConfig,
+) -> Result<Vec<(KeyConfig, String)>, ConfigError> {
+    let read = |(index, key): (usize, &KeyConfig)| {
+        let place = format!("gateway.key[{index}].key_env");
+        Ok((key.clone(), secrets::from_environment(&place, &key.key_env)?))
+    };
+    config.keys.iter().enumerate().map(read).collect()
+}
+
 /// The header that stands in for the callers' own key, as the scopes' provider reads it.
-fn upstream_key(
+pub(super) fn upstream_key(
     config: &GatewayConfig,
     scopes: &[ScopeEntry],
 ) -> Result<Option<(HeaderName, HeaderValue)>, ConfigError> {
@@ -317,7 +344,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn spawn_admin(
-    admin: Admin,
+    admin: Arc<Admin>,
     address: SocketAddr,
     end: CancellationToken,
 ) -> Result<SocketAddr, StartError> {
@@ -329,7 +356,6 @@ fn spawn_admin(
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
-    let admin = Arc::new(admin);
     let serve = move || {
         runtime.block_on(async move {
             let ticking = Arc::clone(&admin);

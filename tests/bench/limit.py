@@ -289,7 +289,8 @@ def main():
                 print(f"{drill} {name}: not found", flush=True)
 
 
-if "--provider" in sys.argv:
-    limited(*(int(number) for number in sys.argv[2:5]))
-else:
-    main()
+if __name__ == "__main__":
+    if "--provider" in sys.argv:
+        limited(*(int(number) for number in sys.argv[2:5]))
+    else:
+        main()

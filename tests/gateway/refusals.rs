@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{EMBEDDINGS, Gate, Hand, Reply, Sim, WIDE, input};
+use crate::support::{EMBEDDINGS, Gate, Hand, Reply, Sim, WIDE, answer, input};
 
 /// What every refusal has, whatever its reason.
 fn check(reply: &Reply, status: u16, code: &str, retry_after: bool) {
@@ -231,4 +231,30 @@ async fn a_body_that_ends_early_is_no_request() {
     let _ = stream.read_to_end(&mut rest).await;
     assert_eq!(sim.attempts().await, 0);
     gate.idle().await;
+}
+
+#[tokio::test]
+async fn an_account_that_is_spent_is_402_where_that_is_configured() {
+    let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
+    let passing = r#"{"error":{"message":"Rate limit reached","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
+    for (config, said, status) in [
+        ("payment_required = true", body, 402),
+        ("payment_required = true", passing, 429),
+        ("", body, 429),
+    ] {
+        let hand = Hand::saying(answer("429 Too Many Requests", "", said)).await;
+        let config = format!("{config}\n[flags]\n'retry.max_attempts' = 1");
+        let gate = Gate::start(&hand.url(), &config, WIDE).await;
+        let passed_on = gate.embed("a").await;
+        assert_eq!((passed_on.status.as_u16(), passed_on.text()), (status, said.to_owned()));
+        assert_eq!(hand.heads().len(), 1);
+        if said == body {
+            // From now on the gate itself says so, and sends nothing.
+            let refused = gate.embed("b").await;
+            assert_eq!(refused.code(), "weir_account_exhausted", "{}", refused.text());
+            assert_eq!(refused.status.as_u16(), if status == 402 { 402 } else { 503 });
+            assert!(refused.retries_forbidden());
+            assert_eq!(hand.heads().len(), 1);
+        }
+    }
 }

@@ -103,10 +103,10 @@ async fn a_provider_that_speaks_no_tls_is_told_apart() {
     }
 }
 
-#[tokio::test]
-async fn the_data_plane_speaks_tls_in_both_protocols() {
+/// A gateway that shows a certificate for `localhost` which ends in that year, and its provider.
+async fn with_certificate(year: i32) -> (Pki, Gate, Sim) {
     let pki = Pki::new();
-    pki.issue("gate", "localhost", 2099);
+    pki.issue("gate", "localhost", year);
     let sim = Sim::start("").await;
     let config = format!(
         "[tls]\ncert_file = {}\nkey_file = {}",
@@ -114,6 +114,12 @@ async fn the_data_plane_speaks_tls_in_both_protocols() {
         pki.quoted("gate.key")
     );
     let gate = Gate::start(&sim.url(), &config, WIDE).await;
+    (pki, gate, sim)
+}
+
+#[tokio::test]
+async fn the_data_plane_speaks_tls_in_both_protocols() {
+    let (pki, gate, _sim) = with_certificate(2099).await;
     let host = gate.data_host();
 
     let stream = pki.connect(host, &["h2", "http/1.1"]).await;
@@ -140,15 +146,7 @@ async fn the_data_plane_speaks_tls_in_both_protocols() {
 
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_and_a_broken_one_is_not() {
-    let pki = Pki::new();
-    pki.issue("gate", "localhost", 2098);
-    let sim = Sim::start("").await;
-    let config = format!(
-        "[tls]\ncert_file = {}\nkey_file = {}",
-        pki.quoted("gate.pem"),
-        pki.quoted("gate.key")
-    );
-    let gate = Gate::start(&sim.url(), &config, WIDE).await;
+    let (pki, gate, _sim) = with_certificate(2098).await;
     let shown = async || {
         let stream = pki.connect(gate.data_host(), &["http/1.1"]).await;
         stream.get_ref().1.peer_certificates().expect("a certificate")[0].clone()

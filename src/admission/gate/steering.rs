@@ -2,15 +2,44 @@
 
 use super::{Gate, Mode};
 use crate::admission::adaptive::Pause;
+use crate::admission::config::ScopeConfig;
 use crate::admission::refusal::Reason;
+use crate::admission::scope::Scope;
 use crate::admission::settings::Settings;
 use crate::signal::Mono;
 use std::time::Duration;
+use thiserror::Error;
 
 /// A rate that was at most this share of the new one had been cut; above it, it was adjusted.
 const RAMP_FROM: f64 = 0.8;
 
+/// Scopes that are not those that a gate has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("these are not the scopes, by name and order, that the gate began with")]
+pub struct OtherScopes;
+
 impl Gate {
+    /// Takes over other quotas and policies for the scopes that it has, in their order. What was used and
+    /// what waits stays. The kind of permits is that of the start.
+    ///
+    /// # Errors
+    /// When the scopes are not those of the start, by name and order; nothing has changed then.
+    pub fn reconfigure(&mut self, scopes: Vec<ScopeConfig>, now: Mono) -> Result<(), OtherScopes> {
+        let now = self.clamp(now);
+        let names = self.scopes.iter().map(Scope::name);
+        if !names.eq(scopes.iter().map(|config| &config.name)) {
+            return Err(OtherScopes);
+        }
+        for (place, config) in scopes.into_iter().enumerate() {
+            let scope = &mut self.scopes[place];
+            scope.breaker.set_faults_in_row(config.policy.faults_in_row);
+            scope.config = config;
+            scope.set_rates(&self.settings, now);
+            self.pump(place, now);
+        }
+        Ok(())
+    }
+
     /// New settings take effect at once, for waiting requests too.
     pub fn apply(&mut self, settings: Settings, now: Mono) {
         let now = self.clamp(now);

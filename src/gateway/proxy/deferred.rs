@@ -18,7 +18,7 @@ use super::caller::{key, key_headers};
 use super::request::{Peek, text};
 use super::{Asked, Outgoing, Proxy, ProxyBody};
 use crate::admission::{Demand, Effect, Lane, Offer, Reason, ScopeId};
-use crate::dialect::{self, Class, Provider};
+use crate::dialect::{self, Class};
 use crate::gateway::config::UpstreamKind;
 use crate::gateway::deferred::{
     Answer, Later, NewItem, Put, Ran, Runs, STATUS_PATH, StoreError, UnixMs, Wish, Work, status,
@@ -54,7 +54,8 @@ impl Proxy {
             let code = "weir_deferred_method";
             return Some(error(shape, StatusCode::METHOD_NOT_ALLOWED, code, message));
         }
-        let owner = self.callers.owner(&parts.headers, self.named_tenant(&parts.headers));
+        let owner =
+            self.terms.load().callers.owner(&parts.headers, self.named_tenant(&parts.headers));
         let now = UnixMs::now();
         Some(match lane.look(owner, ticket).await {
             Ok(Some(seen)) => {
@@ -103,7 +104,7 @@ impl Proxy {
             KEYS_OF_QUERIES.iter().any(|key| name.eq_ignore_ascii_case(key))
         };
         let in_query = parts.uri.query().is_some_and(|query| query.split('&').any(is_key));
-        !in_query && (self.upstream_key.is_some() || key(&parts.headers).is_none())
+        !in_query && (self.terms.load().upstream_key.is_some() || key(&parts.headers).is_none())
     }
 
     /// Stores a request and says where its answer will be. `not_before` where the gate put it off.
@@ -151,7 +152,8 @@ impl Proxy {
         offer: &Offer,
         not_before: UnixMs,
     ) -> NewItem {
-        let owner = self.callers.owner(&parts.headers, self.named_tenant(&parts.headers));
+        let owner =
+            self.terms.load().callers.owner(&parts.headers, self.named_tenant(&parts.headers));
         let scope = self.shell.read(|gate, _| gate.scopes()[offer.scope.0].name().to_string());
         let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let is_embedding = parts.uri.path() == "/v1/embeddings";
@@ -201,12 +203,12 @@ impl Proxy {
 
     /// The scopes that can have work.
     pub(in crate::gateway) fn scope_names(&self) -> Vec<String> {
-        self.by_name.keys().cloned().collect()
+        self.terms.load().by_name.keys().cloned().collect()
     }
 
     /// One try of stored work: through the gate, and what it means.
     async fn try_again(&self, work: &Work) -> Ran {
-        let Some(scope) = self.by_name.get(&work.scope).copied() else {
+        let Some(scope) = self.terms.load().by_name.get(&work.scope).copied() else {
             return Ran::Later(Later {
                 after: REFUSED_REST,
                 holds_scope: true,
@@ -230,7 +232,7 @@ impl Proxy {
             identity: uuid::Uuid::new_v4().as_u128(),
             lane: Lane::Batch,
             backfill: work.backfill,
-            weight: self.callers.weight(&work.tenant),
+            weight: self.terms.load().callers.weight(&work.tenant),
             repeatable: true,
             deferrable: true,
             tenant: Arc::from(work.tenant.as_str()),
@@ -307,7 +309,7 @@ impl Proxy {
             let said = Some(answer_of(&head, body, None));
             return Ran::Later(Later { attempts, said, ..Later::default() });
         }
-        let provider = self.dialects.get(scope.0).copied().unwrap_or(Provider::GENERIC);
+        let provider = self.terms.load().dialect(scope);
         let looked = if head.status.is_success() && !may_hold_error(&body) { &[] } else { &*body };
         let status = head.status.as_u16();
         let seen =
@@ -332,7 +334,7 @@ impl Proxy {
     }
 
     fn named_tenant<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        text(headers, "x-weir-tenant").filter(|_| self.callers.of(headers).trusted)
+        text(headers, "x-weir-tenant").filter(|_| self.terms.load().callers.of(headers).trusted)
     }
 }
 

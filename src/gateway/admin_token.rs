@@ -125,7 +125,7 @@ struct Token {
 
 /// The tokens of the admin plane.
 pub struct Tokens {
-    tokens: Vec<Token>,
+    known: Vec<Token>,
     per_s: f64,
     strangers: Mutex<Allowance>,
     /// Passes interlocks beside another token.
@@ -146,7 +146,7 @@ impl Tokens {
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
         let mut tokens = Self {
-            tokens: vec![Token::new("admin", Role::Flip, &first)],
+            known: vec![Token::new("admin", Role::Flip, &first)],
             per_s: config.admin_requests_per_s,
             strangers: Mutex::default(),
             second: None,
@@ -173,7 +173,7 @@ impl Tokens {
                 let message = "is the same token as another one";
                 return Err(ConfigError::new(key(last), message, "make another token"));
             }
-            tokens.tokens.push(Token::new(&entry.name, entry.role, &secret));
+            tokens.known.push(Token::new(&entry.name, entry.role, &secret));
         }
         let second = one_of(
             |last| format!("gateway.{last}"),
@@ -205,7 +205,7 @@ impl Tokens {
         let given = hash(given);
         // Every token is compared, wherever the right one stands.
         let mut found = None;
-        for token in &self.tokens {
+        for token in &self.known {
             found = if token.hash == given { Some(token) } else { found };
         }
         let judged = match found {
@@ -239,12 +239,12 @@ impl Tokens {
     }
 
     fn named(&self, name: &str) -> bool {
-        self.tokens.iter().any(|token| &*token.who.name == name)
+        self.known.iter().any(|token| &*token.who.name == name)
     }
 
     fn knows(&self, secret: &str) -> bool {
         let secret = hash(secret);
-        self.tokens.iter().any(|token| token.hash == secret)
+        self.known.iter().any(|token| token.hash == secret)
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     fn tokens() -> Tokens {
         Tokens {
-            tokens: vec![
+            known: vec![
                 Token::new("screens", Role::Read, "r"),
                 Token::new("admin", Role::Flip, "f"),
                 Token::new("safe", Role::BreakGlass, "g"),

@@ -1,5 +1,7 @@
 //! Tokens with roles: what each may do, what the history keeps, and how often it may ask.
 
+use std::fmt::Write as _;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -14,10 +16,12 @@ async fn gate_with_roles(config: &str) -> (Gate, tempfile::TempDir) {
     for role in ["read", "flip", "break-glass"] {
         let file = folder.path().join(role);
         std::fs::write(&file, format!("{role}-secret\n")).expect("it can be written to");
-        tables.push_str(&format!(
-            "[[admin_token]]\nname = 'the {role} token'\nrole = '{role}'\ntoken_file = '{}'\n",
-            file.display()
-        ));
+        let file = file.display();
+        writeln!(
+            tables,
+            "[[admin_token]]\nname = 'the {role} token'\nrole = '{role}'\ntoken_file = '{file}'"
+        )
+        .expect("a string");
     }
     (idle_gate(&format!("{config}\n{tables}")).await, folder)
 }

@@ -128,7 +128,7 @@ fn a_span_holds_the_attempts_of_one_original_however_slowly_they_follow_each_oth
         assert!(spanned > 4.0, "{gap} s apart: {spanned} in {span:?}");
         assert_eq!(
             span,
-            Duration::from_secs(10.max(u64::from(gap) * 8)).min(Duration::from_secs(120))
+            Duration::from_secs(10.max(u64::from(gap) * 8)).min(Duration::from_mins(2))
         );
         assert!(gap < 10 || short < 1.1, "{gap} s apart: {short} in 10 s, so the span is needed");
     }

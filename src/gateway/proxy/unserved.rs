@@ -37,15 +37,15 @@ impl Proxy {
     /// Where it is configured: a quota that is spent for good gets the status at which every client stops
     /// (402, RFC 9110, section 15.5.3), whatever the provider calls it.
     pub(super) fn ask_for_payment(&self, held: &mut Held, scope: ScopeId) {
-        let (Held::Whole(head, read) | Held::Stream(head, read, _)) = held else { return };
-        if !self.terms.load().payment_required || head.status != StatusCode::TOO_MANY_REQUESTS {
+        let (Held::Whole(parts, body) | Held::Stream(parts, body, _)) = held else { return };
+        if !self.terms.load().payment_required || parts.status != StatusCode::TOO_MANY_REQUESTS {
             return;
         }
         let provider = self.terms.load().dialect(scope);
         let answer =
-            dialect::Answer { status: head.status.as_u16(), headers: &head.headers, body: read };
+            dialect::Answer { status: parts.status.as_u16(), headers: &parts.headers, body };
         if classified(&answer, provider).class == Class::PermanentQuota {
-            head.status = StatusCode::PAYMENT_REQUIRED;
+            parts.status = StatusCode::PAYMENT_REQUIRED;
         }
     }
 }

@@ -284,7 +284,10 @@ def main():
             measured(drill, "weir", weir, 12_000)
         for name, start, (variable, program) in peers:
             if found(variable, program):
-                measured(drill, name, start)
+                try:
+                    measured(drill, name, start)
+                except SystemExit as error:
+                    print(f"{drill} {name}: {error}", flush=True)
             else:
                 print(f"{drill} {name}: not found", flush=True)
 

@@ -57,6 +57,8 @@ mod retrying;
 mod starting;
 mod steering;
 
+pub use steering::OtherScopes;
+
 /// How often some of the state is looked at for what is no longer needed.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// So many looks go through all of it.

@@ -600,3 +600,45 @@ proptest! {
         prop_assert!(bench.scope().queue().is_empty());
     }
 }
+
+#[test]
+fn quotas_change_under_what_is_open_and_what_waits() {
+    let slow = scope(Some(60.0), None);
+    let mut bench = Bench::new(Settings::default(), slow.clone());
+    let open = bench.offer(&offer(1), at(2.0));
+    assert!(bench.sent(open).is_some());
+    let waits = bench.offer(&offer(2), at(2.0));
+    assert!(bench.sent(waits).is_none() && bench.refusal(waits).is_none());
+
+    let other = ScopeConfig::named("another").with_buckets();
+    assert_eq!(bench.gate.reconfigure(vec![other], at(2.1)), Err(OtherScopes));
+    assert_eq!(bench.gate.reconfigure(Vec::new(), at(2.1)), Err(OtherScopes));
+    bench.settle();
+    assert!(bench.sent(waits).is_none(), "nothing has changed");
+
+    // A faster quota, a new meter, other permits, another way to charge.
+    let policy = Policy { permits: Permits::Aimd, ..slow.policy.clone() };
+    let fast = ScopeConfig {
+        rpm: Some(60_000.0),
+        tpm: Some(60_000_000.0),
+        counts_max_tokens: true,
+        policy,
+        ..slow.clone()
+    };
+    bench.gate.reconfigure(vec![fast], at(2.2)).expect("the same scope");
+    bench.gate.handle_timeout(at(2.3));
+    bench.settle();
+    assert!(bench.sent(waits).is_some(), "at the new rate");
+    for id in [open, waits] {
+        bench.answer(id, &head(200, Class::Success, None), at(2.4));
+        assert!(bench.delivered(id).is_some());
+    }
+    let scope = &bench.gate.scopes()[0];
+    assert_eq!(bench.gate.open_requests(), 0);
+    assert!(scope.budget().meter(Meter::Tokens).is_some(), "the new meter counts");
+
+    // And back: of what was saved up, the slow meter's one request is left.
+    bench.gate.reconfigure(vec![slow], at(2.5)).expect("the same scope");
+    let [first, second] = [3, 4].map(|identity| bench.offer(&offer(identity), at(2.5)));
+    assert!(bench.sent(first).is_some() && bench.sent(second).is_none());
+}

@@ -235,9 +235,8 @@ impl Originals {
         while self.served.len() > most
             && let Some((place, mark)) = self.served.pop_front()
         {
-            let original = &self.entries[place as usize];
-            let is_still_there = original.mark() == mark && !original.is_gone();
-            if is_still_there && original.served && original.running == 0 {
+            let has_rest = |original: &Original| original.served && original.running == 0;
+            if lies(&self.entries, place, mark).is_some_and(has_rest) {
                 self.release(place);
             }
         }
@@ -258,11 +257,7 @@ impl Originals {
         self.forget(self.looked_at.len(), now);
         if self.looked_at.len() > 2 * self.len() + SERVED_MAX {
             let entries = &self.entries;
-            let lies = |look: &Look| {
-                let original = &entries[look.place as usize];
-                original.mark() == look.mark && !original.is_gone()
-            };
-            self.looked_at.retain(lies);
+            self.looked_at.retain(|look| lies(entries, look.place, look.mark).is_some());
             self.looked_at.shrink_to_fit();
         }
         while let Some(place) = self.numbers.front()
@@ -326,10 +321,7 @@ impl Originals {
             let crowded = self.len() > ORIGINALS_MAX;
             let due = |look: &mut Look| crowded || look.at + MEMORY < now;
             let Some(look) = self.looked_at.pop_front_if(due) else { return };
-            let original = &self.entries[look.place as usize];
-            if original.is_gone() || original.mark() != look.mark {
-                continue;
-            }
+            let Some(original) = lies(&self.entries, look.place, look.mark) else { continue };
             if original.running > 0 || (original.is_recent(now) && !crowded) {
                 self.looked_at.push_back(Look { at: now, ..look });
                 continue;
@@ -345,6 +337,11 @@ impl Originals {
         *original = Original::new(original.key, u64::MAX, original.touched);
         self.free.push(place);
     }
+}
+
+/// What lies in a place, if it is still what it was when it had this mark.
+fn lies(entries: &[Original], place: u32, mark: u32) -> Option<&Original> {
+    entries.get(place as usize).filter(|original| !original.is_gone() && original.mark() == mark)
 }
 
 impl ops::Index<Place> for Originals {

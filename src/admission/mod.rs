@@ -36,6 +36,7 @@ mod window;
 
 pub use adaptive::{Adaptive, Pause};
 pub use breaker::{Breaker, OpenReason, Reopening, Spread, State as BreakerState, Thresholds};
+pub use bucket::Bucket;
 pub use budget::{Allowance, Budget, Reservation};
 pub use concurrency::{Aimd, Crowding, Gradient, Limiter};
 pub use config::{Permits, Policy, ScopeConfig, WithoutStore};
@@ -45,7 +46,7 @@ pub use counters::{
 };
 pub use counts::Counts;
 pub use events::{AttemptId, Effect, Head, Offer, RequestId, ScopeId};
-pub use gate::{Gate, guess_tokens};
+pub use gate::{Gate, OtherScopes, guess_tokens};
 pub use identity::{Attempted, CHAIN_MAX, ChainEntry, Identity, Original};
 pub use keeping::Keeping;
 pub use limit::{Limit, Semantics};

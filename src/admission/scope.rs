@@ -159,6 +159,21 @@ impl Scope {
         scope
     }
 
+    /// Takes another configuration of the same scope. What was learned stays, but of what is learned in
+    /// another way now.
+    pub(super) fn reconfigure(&mut self, config: ScopeConfig, settings: &Settings, now: Mono) {
+        if self.config.policy.permits != config.policy.permits {
+            self.permits = Limiter::new(config.policy.permits, settings.max_in_flight);
+            self.permits.begin_at(self.in_flight);
+        }
+        if self.config.counts_max_tokens != config.counts_max_tokens {
+            self.estimator = Estimator::new(config.counts_max_tokens);
+        }
+        self.breaker.set_faults_in_row(config.policy.faults_in_row);
+        self.config = config;
+        self.set_rates(settings, now);
+    }
+
     /// Applies the share of the quota that settings, the rate factor and a silent keeper leave.
     pub(super) fn set_rates(&mut self, settings: &Settings, now: Mono) {
         self.adaptive.freeze(!settings.adaptive);

@@ -37,10 +37,10 @@ fn take_descriptors() {
 }
 
 impl Args {
-    /// What is logged unless `WEIR_LOG` says otherwise: warnings, and a line for each original that is
+    /// What is logged unless `WEIR_LOG` says otherwise: warnings, and a line for each request that is
     /// not served. In a drill thousands of those are meant, and nobody reads them.
     pub const fn logs(&self) -> &'static str {
-        if self.exit_on_stdin_eof { super::WARNINGS } else { "warn,weir::original=info" }
+        if self.exit_on_stdin_eof { super::WARNINGS } else { "warn,weir::unserved=info" }
     }
 }
 
@@ -70,6 +70,8 @@ pub async fn run(args: Args) -> Result<ExitCode> {
             StartError::Config(error) => file.refused(&error),
             error => Report::from(error),
         })?;
+    // Before it says that it is ready: a SIGHUP ends whoever does not listen for it.
+    let mut hangups = lifetime::hangups()?;
     let mut ready = json!({
         "data": started.data_address().to_string(),
         "admin": started.admin_address().to_string(),
@@ -85,11 +87,14 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let grace = gateway.transport.drain();
     let reloader = started.reloader();
     let (path, state_file) = (args.config.clone(), gateway.state_file.clone());
-    let reloads = tokio::spawn(lifetime::at_each_hangup(move || {
-        if let Err(error) = reload(&reloader, &path, state_file.as_ref()) {
-            tracing::error!("the configuration stays as it was: {error}");
+    let reloads = tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            if let Err(error) = reload(&reloader, &path, state_file.as_ref()) {
+                reloader.refused();
+                tracing::error!("the configuration stays as it was: {error}");
+            }
         }
-    }));
+    });
     started.run(lifetime::end(args.exit_on_stdin_eof), grace).await;
     reloads.abort();
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! When a serving command ends: on SIGINT or SIGTERM, and with its parent where it is asked to; and when it
 //! reads its configuration again: on SIGHUP.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::stdin_eof::stdin_eof;
 
@@ -14,12 +14,12 @@ pub async fn end(with_stdin: bool) {
     }
 }
 
-/// Calls `then` at each SIGHUP, for ever.
-pub async fn at_each_hangup(mut then: impl FnMut()) {
-    loop {
-        caught(SignalKind::hangup()).await;
-        then();
-    }
+/// The SIGHUPs from now on: whoever sends one before they are asked for loses nothing.
+///
+/// # Errors
+/// When the system does not let them be heard.
+pub fn hangups() -> std::io::Result<Signal> {
+    signal(SignalKind::hangup())
 }
 
 async fn caught(kind: SignalKind) {

@@ -1,6 +1,7 @@
 //! One original as the gateway has seen it: every request, attempt and answer, oldest first.
 //!
-//! Only read; a gateway forgets an original two minutes after its last event.
+//! Only read; a gateway forgets an original two minutes after its last event, and sooner one that
+//! was served when many others have been since.
 
 use serde::Deserialize;
 

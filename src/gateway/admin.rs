@@ -4,7 +4,7 @@
 //! `/metrics`, `/healthz` and `/readyz` are open; everything else asks for a bearer token whose role
 //! allows it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct Admin {
     pub process_start_s: f64,
     /// Fingerprint of the configuration.
     pub config_revision: AtomicU64,
+    /// The configuration was taken over when it was last read.
+    pub config_taken: AtomicBool,
     /// The instance's own view of the catalogue.
     pub own: Mutex<OnePage>,
     /// For how long nothing has been repeated.
@@ -119,6 +121,7 @@ impl Admin {
             upstream_open: self.upstream.open(),
             flags_revision: revision.0,
             config_revision: Some(self.config_revision.load(Ordering::Relaxed)),
+            config_taken: Some(self.config_taken.load(Ordering::Relaxed)),
             overridden: &overridden,
             loop_lag: Some(self.health.loop_lag()),
             store: Some(&store),

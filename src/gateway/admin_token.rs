@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, GatewayConfig};
 use super::secrets::{from_environment, from_file};
+use crate::admission::Bucket;
 use crate::signal::Mono;
 
 /// Requests a second that all strangers together may make: enough to see a wrong token, too few to
 /// look for a right one.
 const STRANGERS_PER_S: f64 = 50.0;
-/// Seconds of its rate that a token may spend at once.
-const BURST_S: f64 = 2.0;
+/// Part of its rate that a token may spend at once.
+const BURST: Duration = Duration::from_secs(2);
 
 /// What a token allows; each role includes the ones before it.
 #[derive(
@@ -120,14 +121,13 @@ struct Token {
     who: Who,
     /// The secret's hash: two hashes are compared in constant time, whatever was sent.
     hash: blake3::Hash,
-    left: Mutex<Allowance>,
+    left: Mutex<Bucket>,
 }
 
 /// The tokens of the admin plane.
 pub struct Tokens {
     known: Vec<Token>,
-    per_s: f64,
-    strangers: Mutex<Allowance>,
+    strangers: Mutex<Bucket>,
     /// Passes interlocks beside another token.
     second: Option<blake3::Hash>,
     /// The first token, for whoever started the gateway.
@@ -145,10 +145,10 @@ impl Tokens {
             Some(variable) => from_environment("gateway.admin_token_env", variable)?,
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
+        let per_s = config.admin_requests_per_s;
         let mut tokens = Self {
-            known: vec![Token::new("admin", Role::Flip, &first)],
-            per_s: config.admin_requests_per_s,
-            strangers: Mutex::default(),
+            known: vec![Token::new("admin", Role::Flip, &first, per_s)],
+            strangers: allowance(STRANGERS_PER_S),
             second: None,
             first,
             refused: RefusedCounts::default(),
@@ -173,7 +173,7 @@ impl Tokens {
                 let message = "is the same token as another one";
                 return Err(ConfigError::new(key(last), message, "make another token"));
             }
-            tokens.known.push(Token::new(&entry.name, entry.role, &secret));
+            tokens.known.push(Token::new(&entry.name, entry.role, &secret, per_s));
         }
         let second = one_of(
             |last| format!("gateway.{last}"),
@@ -209,11 +209,11 @@ impl Tokens {
             found = if token.hash == given { Some(token) } else { found };
         }
         let judged = match found {
-            None => match spend(&self.strangers, STRANGERS_PER_S, now) {
+            None => match spend(&self.strangers, now) {
                 Ok(()) => Err(Denied::Unknown),
                 Err(wait) => Err(Denied::TooOften { name: None, wait }),
             },
-            Some(token) => match spend(&token.left, self.per_s, now) {
+            Some(token) => match spend(&token.left, now) {
                 Err(wait) => {
                     Err(Denied::TooOften { name: Some(Arc::clone(&token.who.name)), wait })
                 }
@@ -249,9 +249,9 @@ impl Tokens {
 }
 
 impl Token {
-    fn new(name: &str, role: Role, secret: &str) -> Self {
+    fn new(name: &str, role: Role, secret: &str, per_s: f64) -> Self {
         let who = Who { name: Arc::from(name), role };
-        Self { who, hash: hash(secret), left: Mutex::default() }
+        Self { who, hash: hash(secret), left: allowance(per_s) }
     }
 }
 
@@ -276,27 +276,21 @@ fn one_of(
     }
 }
 
-/// What a token may still ask for: full when it was not used for a while.
-#[derive(Debug, Default)]
-struct Allowance {
-    /// Seconds of the rate that are spent, as of `at`.
-    spent_s: f64,
-    at: Mono,
+/// A full allowance of this many requests a second.
+fn allowance(per_s: f64) -> Mutex<Bucket> {
+    Mutex::new(Bucket::full(per_s, BURST, Mono::START))
 }
 
-fn spend(allowance: &Mutex<Allowance>, per_s: f64, now: Mono) -> Result<(), Duration> {
+/// Takes one request, or says how long until there is one.
+fn spend(allowance: &Mutex<Bucket>, now: Mono) -> Result<(), Duration> {
     let mut left = allowance.lock().unwrap_or_else(PoisonError::into_inner);
-    let passed = now.saturating_since(left.at).as_secs_f64();
-    let spent = (left.spent_s - passed).max(0.0);
-    left.at = now;
-    left.spent_s = spent;
-    let wait = spent + 1.0 / per_s - BURST_S;
-    // Sums of tenths are a little off.
-    if wait > 1e-9 {
-        return Err(Duration::from_secs_f64(wait));
+    // A rate above zero refills every amount.
+    let wait = left.wait(1.0, 0.0, now).unwrap_or(Duration::MAX);
+    if wait.is_zero() {
+        left.take(1.0, now);
+        return Ok(());
     }
-    left.spent_s = spent + 1.0 / per_s;
-    Ok(())
+    Err(wait)
 }
 
 #[cfg(test)]
@@ -310,12 +304,11 @@ mod tests {
     fn tokens() -> Tokens {
         Tokens {
             known: vec![
-                Token::new("screens", Role::Read, "r"),
-                Token::new("admin", Role::Flip, "f"),
-                Token::new("safe", Role::BreakGlass, "g"),
+                Token::new("screens", Role::Read, "r", 10.0),
+                Token::new("admin", Role::Flip, "f", 10.0),
+                Token::new("safe", Role::BreakGlass, "g", 10.0),
             ],
-            per_s: 10.0,
-            strangers: Mutex::default(),
+            strangers: allowance(STRANGERS_PER_S),
             second: Some(hash("second")),
             first: "f".to_owned(),
             refused: RefusedCounts::default(),
@@ -349,7 +342,7 @@ mod tests {
         let Err(Denied::TooOften { name: Some(name), wait }) = ask("r", 5.0) else {
             panic!("it is spent")
         };
-        assert_eq!((&*name, wait), ("screens", Duration::from_millis(100)));
+        assert_eq!((&*name, wait.as_millis()), ("screens", 100));
         assert!(ask("r", 5.11).is_ok(), "and comes back");
         let guesses = (0..1_000).filter(|_| ask("x", 5.0) == Err(Denied::Unknown)).count();
         assert_eq!(guesses, 100, "all strangers together");

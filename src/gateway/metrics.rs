@@ -40,6 +40,8 @@ pub struct Facts<'a> {
     pub flags_revision: u64,
     /// Fingerprint of the configuration, if there is a file behind it.
     pub config_revision: Option<u64>,
+    /// Whether the configuration was taken over when it was last read.
+    pub config_taken: Option<bool>,
     /// Keys of overridden flags.
     pub overridden: &'a [String],
     /// How late the event loop of the data plane is, where that is measured.
@@ -482,6 +484,11 @@ fn flags(page: &mut Page, settings: &Settings, facts: &Facts<'_>) {
         let help = "Fingerprint of scopes, upstream and base flags.";
         page.family("weir_config_revision", "gauge", help);
         page.count("weir_config_revision", &[], revision);
+    }
+    if let Some(taken) = facts.config_taken {
+        let help = "1 while the configuration is in force that was read last.";
+        page.family("weir_config_last_reload_successful", "gauge", help);
+        page.count("weir_config_last_reload_successful", &[], u64::from(taken));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Takes over what has changed in the configuration while the gateway runs. Opens and closes no socket, and
 //! loses nothing of what is counted, open or waiting.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,8 +35,7 @@ impl Reloader {
         let base = config.base_settings()?;
         let keys = server::callers_keys(config)?;
         let terms = Terms::new(config, scopes, &keys, server::upstream_key(config, scopes)?);
-        let now = self.shell.now();
-        self.shell.with(|gate, _| gate.reconfigure(gate_scopes, now)).map_err(|error| {
+        self.shell.with(|gate, now| gate.reconfigure(gate_scopes, now)).map_err(|error| {
             let remedy = "restart the gateway to add, remove, rename or reorder scopes";
             ConfigError::new("scope", error.to_string(), remedy)
         })?;
@@ -43,37 +43,66 @@ impl Reloader {
         let settings = self.admin.rebase(base);
         self.shell.with(|gate, now| gate.apply(settings, now));
         self.admin.config_revision.store(config.revision(scopes), Ordering::Relaxed);
+        self.admin.config_taken.store(true, Ordering::Relaxed);
         Ok(self.stays(config))
     }
 
-    /// What has changed and cannot be taken over.
+    /// Counts that what was read is not in force, for whoever could not even read it or was refused.
+    pub fn refused(&self) {
+        self.admin.config_taken.store(false, Ordering::Relaxed);
+    }
+
+    /// What has changed and cannot be taken over. Every key is named here or there: a new one does not
+    /// compile until somebody has said which it is.
     fn stays(&self, config: &GatewayConfig) -> Vec<&'static str> {
+        let GatewayConfig {
+            instance,
+            listen,
+            admin_listen,
+            upstream,
+            admin_token_env,
+            admin_tokens,
+            admin_requests_per_s,
+            break_glass_token_env,
+            break_glass_token_file,
+            tls,
+            transport,
+            store,
+            deferred,
+            state_file,
+            seed,
+            drill,
+            faults,
+            // Taken over.
+            upstream_key_env: _,
+            attempt_timeout_s: _,
+            default_deadline_s: _,
+            body_max: _,
+            payment_required: _,
+            keys: _,
+            flags: _,
+        } = config;
         let was = &self.begun_with;
-        let differs = |one: &dyn std::fmt::Debug, other: &dyn std::fmt::Debug| {
-            format!("{one:?}") != format!("{other:?}")
-        };
-        let all = [
-            ("gateway.instance", was.instance != config.instance),
-            ("gateway.listen", was.listen != config.listen),
-            ("gateway.admin_listen", was.admin_listen != config.admin_listen),
-            ("gateway.upstream", differs(&was.upstream, &config.upstream)),
-            ("gateway.admin_token_env", was.admin_token_env != config.admin_token_env),
-            ("gateway.admin_token", differs(&was.admin_tokens, &config.admin_tokens)),
-            (
-                "gateway.break_glass_token_env",
-                was.break_glass_token_env != config.break_glass_token_env,
-            ),
-            (
-                "gateway.break_glass_token_file",
-                was.break_glass_token_file != config.break_glass_token_file,
-            ),
-            ("gateway.tls", differs(&was.tls, &config.tls)),
-            ("gateway.transport", differs(&was.transport, &config.transport)),
-            ("gateway.store", differs(&was.store, &config.store)),
-            ("gateway.deferred", differs(&was.deferred, &config.deferred)),
-            ("gateway.state_file", was.state_file != config.state_file),
-            ("gateway.faults", differs(&was.faults, &config.faults)),
+        let pairs: [(&str, &dyn Debug, &dyn Debug); 17] = [
+            ("gateway.instance", instance, &was.instance),
+            ("gateway.listen", listen, &was.listen),
+            ("gateway.admin_listen", admin_listen, &was.admin_listen),
+            ("gateway.upstream", upstream, &was.upstream),
+            ("gateway.admin_token_env", admin_token_env, &was.admin_token_env),
+            ("gateway.admin_token", admin_tokens, &was.admin_tokens),
+            ("gateway.admin_requests_per_s", admin_requests_per_s, &was.admin_requests_per_s),
+            ("gateway.break_glass_token_env", break_glass_token_env, &was.break_glass_token_env),
+            ("gateway.break_glass_token_file", break_glass_token_file, &was.break_glass_token_file),
+            ("gateway.tls", tls, &was.tls),
+            ("gateway.transport", transport, &was.transport),
+            ("gateway.store", store, &was.store),
+            ("gateway.deferred", deferred, &was.deferred),
+            ("gateway.state_file", state_file, &was.state_file),
+            ("gateway.seed", seed, &was.seed),
+            ("gateway.drill", drill, &was.drill),
+            ("gateway.faults", faults, &was.faults),
         ];
-        all.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+        let differs = |(_, new, old): &(_, _, _)| format!("{new:?}") != format!("{old:?}");
+        pairs.into_iter().filter(differs).map(|(key, ..)| key).collect()
     }
 }

@@ -2,7 +2,7 @@
 //! on a thread and runtime of its own.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -137,6 +137,7 @@ impl Gateway {
             faults: words,
             process_start_s: unix_now(),
             config_revision: AtomicU64::new(config.revision(scopes)),
+            config_taken: AtomicBool::new(true),
             own: Mutex::new(OnePage::new("gateway", SourceRules::new(Adapter::weir()))),
             calm: Mutex::default(),
             judge: Mutex::default(),

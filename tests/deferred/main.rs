@@ -8,7 +8,6 @@ mod killed;
 mod lane;
 mod loads;
 #[path = "../process/mod.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 #[path = "../redis_server/mod.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -1,8 +1,7 @@
 //! What goes wrong: a request that can never succeed, a provider that refuses for a while, a store that
 //! is full.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -11,6 +10,7 @@ use crate::gateway::{
     EMBEDDINGS, Gate, Hand, Http, LATER, Sim, WIDE, answer, becomes, eventually, input, lane, page,
     ticket,
 };
+use crate::process::Process;
 
 const DEFERRED: &str = "/admin/v1/deferred";
 
@@ -180,25 +180,14 @@ async fn results_are_forgotten_when_their_time_is_over() {
 }
 
 /// A gateway whose files may not grow beyond so many KiB: to it the disk is full.
-fn with_small_files(folder: &std::path::Path, config: &str, kib: u32) -> (Child, String) {
+fn with_small_files(folder: &std::path::Path, config: &str, kib: u32) -> Process {
     let file = folder.join("weir.toml");
     std::fs::write(&file, config).expect("writable");
     let script =
         format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" gateway -c \"$1\" --exit-on-stdin-eof");
-    let mut child = Command::new("bash")
-        .args(["-c", &script, env!("CARGO_BIN_EXE_weir")])
-        .arg(&file)
-        .env("XDG_STATE_HOME", folder.join("state"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("bash");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("a pipe");
-    BufReader::new(stdout).read_line(&mut line).expect("UTF-8");
-    let ready: serde_json::Value = serde_json::from_str(&line).expect(&line);
-    (child, format!("http://{}", ready["data"].as_str().expect("an address")))
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&file);
+    Process::of(&mut bash, folder)
 }
 
 #[tokio::test]
@@ -215,9 +204,9 @@ async fn a_disk_that_takes_no_more_is_said_so_and_what_was_stored_is_done() {
             path.display()
         )
     };
-    let (mut child, data) = with_small_files(folder.path(), &config(flags), 400);
+    let gateway = with_small_files(folder.path(), &config(flags), 400);
     let http = Http::new();
-    let url = format!("{data}{EMBEDDINGS}");
+    let url = format!("http://{}{EMBEDDINGS}", gateway.address("data"));
     let mut places = Vec::new();
     let refused = loop {
         let body = input(&format!("{} {}", places.len(), "x".repeat(20_000)));
@@ -232,8 +221,7 @@ async fn a_disk_that_takes_no_more_is_said_so_and_what_was_stored_is_done() {
     assert_eq!(refused.code(), "weir_deferred_store");
     let inline = http.send(Method::POST, &url, &[], &input("inline")).await;
     assert_eq!(inline.status, StatusCode::OK, "{}", inline.text());
-    child.kill().expect("it runs");
-    child.wait().expect("it ended");
+    drop(gateway);
     assert!(places.len() > 3, "{}", places.len());
     let gate = Gate::start(&sim.url(), &lane(folder.path(), "", ""), WIDE).await;
     for place in &places {

@@ -1,21 +1,19 @@
 //! `weir gateway` as a process of its own: what it holds open, and how it ends.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 use http::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::eventually::eventually;
+use crate::process::Process;
 use crate::support::{Http, Metrics, Reply, WIDE};
 
 /// A gateway; it ends with this value.
 pub struct Binary {
-    child: Child,
-    ready: Value,
+    process: Process,
     http: Http,
     _home: TempDir,
 }
@@ -30,27 +28,17 @@ impl Binary {
              admin_listen = '127.0.0.1:0'\nupstream = '{upstream}'\n{config}"
         );
         std::fs::write(&file, text).expect("written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["gateway", "--exit-on-stdin-eof", "-c"])
-            .arg(&file)
-            .env("XDG_STATE_HOME", home.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("weir starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("UTF-8");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        Self { child, ready, http: Http::new(), _home: home }
+        let file = file.to_str().expect("UTF-8");
+        let process = Process::start(&["gateway", "-c", file], home.path());
+        Self { process, http: Http::new(), _home: home }
     }
 
     pub fn data(&self) -> SocketAddr {
-        self.ready["data"].as_str().and_then(|at| at.parse().ok()).expect("an address")
+        self.process.address("data")
     }
 
     pub async fn ask(&self, path: &str) -> Reply {
-        let admin = self.ready["admin"].as_str().expect("an address");
+        let admin = self.process.address("admin");
         self.http.send(Method::GET, &format!("http://{admin}{path}"), &[], "").await
     }
 
@@ -72,13 +60,13 @@ impl Binary {
 
     /// Open file descriptors.
     pub fn descriptors(&self) -> usize {
-        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.process.child.id()));
         folder.expect("it runs").count()
     }
 
     /// Resident memory in MB.
     pub fn resident_mb(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.child.id()));
         let status = status.expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
         let kb = line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number");
@@ -87,24 +75,20 @@ impl Binary {
 
     /// Asks it to end.
     pub fn terminate(&self) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        let id =
+            i32::try_from(self.process.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(id, Signal::TERM).expect("our own child");
     }
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
-        eventually("the end of the gateway", async || self.child.try_wait().expect("our own child"))
-            .await
+        eventually("the end of the gateway", async || {
+            self.process.child.try_wait().expect("our own child")
+        })
+        .await
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("our own child").is_none()
-    }
-}
-
-impl Drop for Binary {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.child.try_wait().expect("our own child").is_none()
     }
 }

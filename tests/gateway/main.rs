@@ -16,6 +16,8 @@ mod leaks;
 mod leaving;
 mod metrics;
 mod on_purpose;
+#[path = "../process/mod.rs"]
+mod process;
 mod provider_words;
 mod refusals;
 mod roles;

@@ -74,10 +74,15 @@ const FAMILIES: &[&str] = &[
     "weir_offered_latency_seconds_bucket",
     "weir_recent_attempts",
     "weir_recent_originals_attempted",
+    "weir_spanned_attempts_per_second",
+    "weir_spanned_originals_per_second",
+    "weir_attempt_span_seconds",
+    "weir_admin_refused_total",
     "weir_max_attempts_configured",
     "weir_flag_info",
     "weir_flags_revision",
     "weir_config_revision",
+    "weir_config_last_reload_successful",
 ];
 
 /// A gateway to which everything has happened that brings a label set about.

@@ -8,16 +8,21 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 pub struct Process {
-    child: Child,
+    /// The process itself, for whoever ends it in another way.
+    pub child: Child,
     ready: Value,
 }
 
 impl Process {
     /// Starts `weir` with these arguments; what it keeps, it keeps below `home`.
     pub fn start(arguments: &[&str], home: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .arg("--exit-on-stdin-eof")
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        Self::of(weir.args(arguments).arg("--exit-on-stdin-eof"), home)
+    }
+
+    /// The same for a command that ends in `weir`, with `--exit-on-stdin-eof` among its arguments.
+    pub fn of(command: &mut Command, home: &Path) -> Self {
+        let mut child = command
             .env("XDG_STATE_HOME", home.join("state"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -20,7 +20,7 @@ pub struct OtherScopes;
 
 impl Gate {
     /// Takes over other quotas and policies for the scopes that it has, in their order. What was used and
-    /// what waits stays. The kind of permits is that of the start.
+    /// what waits stays.
     ///
     /// # Errors
     /// When the scopes are not those of the start, by name and order; nothing has changed then.
@@ -31,10 +31,7 @@ impl Gate {
             return Err(OtherScopes);
         }
         for (place, config) in scopes.into_iter().enumerate() {
-            let scope = &mut self.scopes[place];
-            scope.breaker.set_faults_in_row(config.policy.faults_in_row);
-            scope.config = config;
-            scope.set_rates(&self.settings, now);
+            self.scopes[place].reconfigure(config, &self.settings, now);
             self.pump(place, now);
         }
         Ok(())

@@ -65,12 +65,10 @@ impl Recent {
     /// How long after the one before it a later attempt since `from` came, on average; `None` when
     /// most attempts since then were the first of their original.
     pub(super) fn gap_since(&self, from: Mono) -> Option<Duration> {
-        let first = number(from + SLOT / 2);
-        let skip = self.slots.partition_point(|slot| slot.number < first);
         let sums = |(attempts, later, gaps), slot: &Slot| {
             (attempts + slot.attempts, later + slot.later, gaps + u64::from(slot.gaps))
         };
-        let (attempts, later, gaps) = self.slots.iter().skip(skip).fold((0_u32, 0_u32, 0), sums);
+        let (attempts, later, gaps) = self.slots_since(from).fold((0_u32, 0_u32, 0), sums);
         if later <= attempts / 2 {
             return None;
         }
@@ -78,12 +76,17 @@ impl Recent {
         Some(SLOT.saturating_mul(slots))
     }
 
-    /// Attempts and distinct originals since `from`, to the nearer border of two slots, so that
-    /// windows which meet neither share nor lose a slot.
-    pub(super) fn since(&self, from: Mono) -> (u64, u64) {
+    /// Slots since `from`, to the nearer border of two, so that windows which meet neither share nor
+    /// lose one.
+    fn slots_since(&self, from: Mono) -> impl Iterator<Item = &Slot> {
         let first = number(from + SLOT / 2);
         let skip = self.slots.partition_point(|slot| slot.number < first);
-        self.slots.iter().skip(skip).fold((0, 0), |(attempts, originals), slot| {
+        self.slots.iter().skip(skip)
+    }
+
+    /// Attempts and distinct originals since `from`.
+    pub(super) fn since(&self, from: Mono) -> (u64, u64) {
+        self.slots_since(from).fold((0, 0), |(attempts, originals), slot| {
             (attempts + u64::from(slot.attempts), originals + u64::from(slot.originals))
         })
     }

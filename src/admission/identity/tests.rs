@@ -244,10 +244,7 @@ fn at_the_bound_the_oldest_go_first_and_those_that_run_stay() {
 
 /// Looks at originals that still lie where they are looked for.
 fn looks(originals: &Originals) -> usize {
-    let lies = |look: &&Look| {
-        let original = &originals.entries[look.place as usize];
-        !original.is_gone() && original.mark() == look.mark
-    };
+    let lies = |look: &&Look| lies(&originals.entries, look.place, look.mark).is_some();
     originals.looked_at.iter().filter(lies).count()
 }
 

@@ -64,6 +64,8 @@ pub(in crate::gateway) trait Runs: Send + Sync + 'static {
     fn tokens(&self, work: &Work) -> u64;
     /// One try.
     fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Ran>;
+    /// The last word on an item that was tried this often and never answered.
+    fn used_up(&self, attempts: u32) -> Answer;
 }
 
 /// One scope's line.
@@ -305,7 +307,7 @@ impl Line {
         let ends = |place: usize| {
             let attempts = items[place].attempts + attempts;
             if attempts >= max {
-                return End::Dead(said.clone().unwrap_or_else(|| used_up(attempts)));
+                return End::Dead(said.clone().unwrap_or_else(|| self.runs.used_up(attempts)));
             }
             let tried = BACKOFF_FIRST * 2_u32.saturating_pow(attempts.saturating_sub(1).min(16));
             let own = if attempts == 0 { Duration::ZERO } else { tried.min(BACKOFF_MAX) };
@@ -335,22 +337,5 @@ impl Line {
                 }
             }
         });
-    }
-}
-
-/// The last word on an item that was tried too often.
-fn used_up(attempts: u32) -> Answer {
-    let code = "weir_deferred_attempts";
-    let message = format!(
-        "weir tried this request {attempts} times and the provider never answered it; see gateway.deferred.attempts_max"
-    );
-    let body = serde_json::json!({
-        "error": {"message": message, "type": "server_error", "param": null, "code": code},
-    });
-    Answer {
-        status: 503,
-        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-        body: body.to_string().into(),
-        code: Some(code.to_owned()),
     }
 }

@@ -39,15 +39,19 @@ pub(super) fn write(page: &mut Page, scopes: &[Scope], now: Mono) {
             "Window that holds the attempts of one original together: 10 s, longer while repeats are slow.",
         ),
     ];
+    let spanned = |scope: &Scope| {
+        let span = scope.attempted().span(now);
+        let (attempts, originals) = scope.attempted().since(now - span);
+        let span = span.as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "counts of two minutes")]
+        let values = [attempts as f64 / span, originals as f64 / span, span];
+        values
+    };
+    let rows: Vec<_> = scopes.iter().map(|scope| (&**scope.name(), spanned(scope))).collect();
     for (place, (name, help)) in families.into_iter().enumerate() {
         page.family(name, "gauge", help);
-        for scope in scopes {
-            let span = scope.attempted().span(now);
-            let (attempts, originals) = scope.attempted().since(now - span);
-            let span = span.as_secs_f64();
-            #[expect(clippy::cast_precision_loss, reason = "counts of two minutes")]
-            let value = [attempts as f64 / span, originals as f64 / span, span][place];
-            page.sample(name, &[("scope", &**scope.name())], value);
+        for (scope, values) in &rows {
+            page.sample(name, &[("scope", scope)], values[place]);
         }
     }
 }

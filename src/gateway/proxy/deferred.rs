@@ -357,6 +357,14 @@ impl Runs for Proxy {
     fn run<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Ran> {
         self.try_again(work).boxed()
     }
+
+    fn used_up(&self, attempts: u32) -> Answer {
+        let message = format!(
+            "it was tried {attempts} times and the provider never answered; see \
+             gateway.deferred.attempts_max"
+        );
+        own_words(StatusCode::SERVICE_UNAVAILABLE, "weir_deferred_attempts", &message)
+    }
 }
 
 /// The headers that make the request what it is; none that could hold a key.

@@ -1,4 +1,4 @@
-//! What becomes of originals that are not served: the line in the log, and the status of a spent account.
+//! What becomes of requests that are not served: the line in the log, and the status of a spent account.
 //! Decides nothing about them.
 
 use http::{Response, StatusCode};
@@ -10,17 +10,17 @@ use crate::admission::{Offer, ScopeId};
 use crate::dialect::{self, Class};
 
 impl Proxy {
-    /// One line for an original that was refused or failed: who, where and why, and nothing of what was
+    /// One line for a request that was refused or failed: who, where and why, and nothing of what was
     /// asked, answered or used as a key.
     pub(super) fn write_down(&self, request: u64, offer: &Offer, response: &Response<ProxyBody>) {
-        if !tracing::enabled!(target: "weir::original", tracing::Level::INFO) {
+        if !tracing::enabled!(target: "weir::unserved", tracing::Level::INFO) {
             return;
         }
         let scope = offer.scope;
         let scope = self.shell.read(|gate, _| gate.scopes()[scope.0].name().clone());
         let said = |name| text(response.headers(), name);
         tracing::info!(
-            target: "weir::original",
+            target: "weir::unserved",
             request,
             scope = &*scope,
             lane = offer.lane.word(),

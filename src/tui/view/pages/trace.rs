@@ -38,7 +38,8 @@ pub fn content(model: &Model, look: &Appearance, room: Room) -> Content {
 fn help(facts: &Facts<'_>, title: &str) -> Section {
     let words = [
         "Enter asks for an original by its number: the header x-weir-request-id of any answer to it.",
-        "The gateway keeps it until two minutes after its last event. Nothing is changed.",
+        "The gateway keeps it until two minutes after its last event or, once served, until 10,000 \
+         others have been. Nothing is changed.",
     ];
     let lines = words.iter().flat_map(|text| wrap(text, facts.width)).map(Line::from).collect();
     Section { title: title.to_owned(), lines }

@@ -417,3 +417,16 @@ fn a_forecast_that_took_too_long_is_none() {
         assert_eq!(forecast.is_ok(), is_shown, "{took_s} s: {forecast:?}");
     }
 }
+
+#[test]
+fn on_a_screen_of_the_past_a_flip_is_told_as_of_now_and_without_the_numbers_of_then() {
+    let (mut model, _) = contained();
+    look_again(&mut model, FLIP + 10, "healthy", Standing::Likely, &[]);
+    assert!(screen(&model).contains("attempts/original"), "{}", screen(&model));
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Left);
+    assert!(model.is_rewound());
+    let shown = screen(&model);
+    assert!(shown.contains("now: contain r42 in use"), "{shown}");
+    assert!(!shown.contains("attempts/original "), "{shown}");
+}

@@ -135,6 +135,10 @@ fn flipped(model: &Model, flip: &Flip) -> (Role, String) {
     let reach = flip.reach.filter(|_| model.flags.error.is_none());
     let reach = reach.map_or_else(|| "?".to_owned(), |reach| format!("{}/{}", reach.on, reach.of));
     let (name, revision) = (&flip.plan.name, flip.revision);
+    if model.is_rewound() {
+        // The numbers are those of then, and the flip goes on.
+        return (role, format!("now: {name} r{revision} in use {reach}, {state}"));
+    }
     let served = people(flip, &model.served());
     (role, format!("{name} r{revision} in use {reach}, {state}   {served}attempts/original {now}"))
 }
